@@ -1,0 +1,1 @@
+"""kubecache: a near cache for kube-apiserver. The rooms and their order: ARCHITECTURE.md."""

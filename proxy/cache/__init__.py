@@ -1,0 +1,1 @@
+"""Informers: a reflector keeps a store and a history of events current."""

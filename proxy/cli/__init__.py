@@ -1,0 +1,1 @@
+"""The kubecache command, one file a subcommand."""

@@ -1,0 +1,1 @@
+"""Representations of a resource: how its objects are decoded, kept and encoded. Pure."""

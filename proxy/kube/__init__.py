@@ -1,0 +1,1 @@
+"""The API server's language: requests, selectors, statuses, resourceVersions. Pure."""

@@ -1,0 +1,1 @@
+"""Serve a read from an informer or forward it, and why."""

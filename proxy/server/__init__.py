@@ -1,0 +1,1 @@
+"""ASGI apps, listeners, settings and metrics."""

@@ -1,0 +1,1 @@
+"""The only door to the API server: credentials, connections, list and watch."""

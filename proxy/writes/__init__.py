@@ -1,0 +1,1 @@
+"""Requests that go through to the API server."""

@@ -1,0 +1,1 @@
+"""The recipe of the real kube-apiserver that the integration tests run against."""

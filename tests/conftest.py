@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.apiserver import build
 from tests.harness.apiserver import ApiServer
+from tests.harness.proxy import Proxy
 
 _INTEGRATION = Path(__file__).parent / "integration"
 _SKIPPED = "no Go and no KUBEBUILDER_ASSETS, so no kube-apiserver: integration tests are skipped"
@@ -44,6 +45,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     if any(_SKIPPED in str(report.longrepr) for report in skipped):
         terminalreporter.write_line(f"WARNING: {_SKIPPED}", red=True, bold=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows the logs of the proxies that run while a test fails."""
+    report = yield
+    if report.failed:
+        report.sections += [(f"log of {proxy!r}", proxy.log()) for proxy in Proxy.running]
+    return report
 
 
 @pytest.fixture(scope="session")

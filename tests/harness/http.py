@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import queue
@@ -65,8 +66,15 @@ class Answer:
         found = [value for key, value in self.headers if key.lower() == name.lower()]
         return ", ".join(found) if found else None
 
+    @property
+    def content(self) -> bytes:
+        """The body after content coding."""
+        return (
+            gzip.decompress(self.body) if self.header("Content-Encoding") == "gzip" else self.body
+        )
+
     def json(self) -> Any:
-        return json.loads(self.body)
+        return json.loads(self.content)
 
     @property
     def version(self) -> str:
@@ -152,7 +160,11 @@ class Watch:
         self._connection = server.connect()
         self._connection.connect()
         self._socket = self._connection.sock  # http.client drops its own on "Connection: close"
-        self._response = _send(self._connection, server, "GET", target, headers, None)
+        try:
+            self._response = _send(self._connection, server, "GET", target, headers, None)
+        except BaseException:
+            self._connection.close()
+            raise
         self.status = self._response.status
         self.headers: Headers = self._response.getheaders()
         self._socket.settimeout(None)

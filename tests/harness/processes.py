@@ -46,9 +46,14 @@ class Process:
     """One running program, its output in a file."""
 
     def __init__(
-        self, command: Sequence[str | Path], *, log: Path, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        name: str | None = None,
     ) -> None:
-        self.name = Path(command[0]).name
+        self.name = name or Path(command[0]).name
         self.log = log
         self._popen = _spawn([str(word) for word in command], log, env)
 

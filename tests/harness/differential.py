@@ -1,0 +1,150 @@
+"""The same request to kube-apiserver and to the proxy: what comes back must not differ."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.harness.http import Answer, Body, Headers, Server, ask
+
+# Differ between two answers of kube-apiserver itself, are about the connection, or are ours.
+_IGNORED = {
+    "age",
+    "audit-id",
+    "cache-status",
+    "connection",
+    "content-length",
+    "date",
+    "keep-alive",
+    "transfer-encoding",
+    "x-kubernetes-pf-flowschema-uid",
+    "x-kubernetes-pf-prioritylevel-uid",
+}
+_DIFF_LINES = 60
+
+
+class CacheStatus(NamedTuple):
+    """The proxy's member of the Cache-Status header (RFC 9211)."""
+
+    hit: bool
+    forwarded: str | None
+    detail: str | None
+
+    @property
+    def source(self) -> str:
+        """`hit`, or `fwd=` and the reason."""
+        return "hit" if self.hit else f"fwd={self.forwarded}"
+
+
+class Compared(NamedTuple):
+    """Two answers that were found equal."""
+
+    apiserver: Answer
+    proxy: Answer
+
+    @property
+    def cache_status(self) -> CacheStatus:
+        return cache_status(self.proxy)
+
+
+def compare(
+    apiserver: Server,
+    proxy: Server,
+    method: str,
+    target: str,
+    *,
+    headers: Headers = (),
+    body: Body = None,
+    exact: bool = False,
+    source: str | None = None,
+) -> Compared:
+    """Asserts that both answer with the same status, headers and bytes.
+
+    exact: a list is compared with kube-apiserver's answer at the list's own resourceVersion,
+    which is for lists whose resourceVersion moves meanwhile.
+    source: asserts who answered: `hit`, `fwd`, or `fwd=` and the reason.
+    """
+    actual = ask(proxy, method, target, headers=headers, body=body)
+    judged = exact_target(target, actual.version) if exact and actual.status == 200 else target
+    expected = ask(apiserver, method, judged, headers=headers, body=body)
+    differences = list(_differences(expected, actual))
+    if differences:
+        raise AssertionError("\n".join((f"{method} {target}", *differences)))
+    if source:
+        assert_source(actual, source)
+    return Compared(expected, actual)
+
+
+def assert_source(answer: Answer, source: str) -> None:
+    """Asserts who answered: `hit`, `fwd`, or `fwd=` and the reason."""
+    seen = cache_status(answer).source
+    wanted = seen.partition("=")[0] if source == "fwd" else seen
+    assert source == wanted, f"answered by {seen}, not {source}: {answer.header('Cache-Status')}"
+
+
+def cache_status(answer: Answer) -> CacheStatus:
+    """Who answered, by what the proxy says."""
+    header = answer.header("Cache-Status")
+    assert header, f"no Cache-Status in {answer.headers}"
+    name, *parameters = re.findall(r'(?:[^;"]|"(?:[^"\\]|\\.)*")+', header)
+    assert name.strip() == "kubecache", header
+    pairs = dict(parameter.strip().partition("=")[::2] for parameter in parameters)
+    detail = pairs.get("detail")
+    return CacheStatus("hit" in pairs, pairs.get("fwd"), detail and detail.strip('"'))
+
+
+def exact_target(target: str, version: str) -> str:
+    """The list's URL, at exactly this resourceVersion."""
+    path, _, query = target.partition("?")
+    kept = [pair for pair in query.split("&") if pair and not pair.startswith("resourceVersion")]
+    pairs = [*kept, f"resourceVersion={version}", "resourceVersionMatch=Exact"]
+    return f"{path}?{'&'.join(pairs)}"
+
+
+def relevant_headers(answer: Answer) -> list[tuple[str, str]]:
+    """The headers that a client may act on, sorted, with small names."""
+    named = ((name.lower(), value) for name, value in answer.headers)
+    return sorted(header for header in named if header[0] not in _IGNORED)
+
+
+def _differences(expected: Answer, actual: Answer) -> Iterator[str]:
+    if expected.status != actual.status:
+        yield f"status: kube-apiserver {expected.status}, proxy {actual.status}"
+    texts = [[f"{k}: {v}" for k, v in relevant_headers(each)] for each in (expected, actual)]
+    yield from _diff("headers", *texts)
+    bodies = expected.content, actual.content
+    if bodies[0] != bodies[1]:
+        yield from _diff("body", *(_lines(body) for body in bodies)) or _first_byte(*bodies)
+
+
+def _diff(what: str, expected: list[str], actual: list[str]) -> list[str]:
+    lines = list(
+        difflib.unified_diff(
+            expected, actual, f"{what} of kube-apiserver", f"{what} of the proxy", lineterm=""
+        )
+    )
+    more = [f"… {len(lines) - _DIFF_LINES} more lines"] if len(lines) > _DIFF_LINES else []
+    return [line[:300] for line in lines[:_DIFF_LINES]] + more
+
+
+def _lines(body: bytes) -> list[str]:
+    try:
+        return json.dumps(json.loads(body), indent=1).splitlines()
+    except ValueError:
+        return body.decode(errors="backslashreplace").splitlines()
+
+
+def _first_byte(expected: bytes, actual: bytes) -> list[str]:
+    """For bodies that mean the same in other bytes: order, spaces, escapes."""
+    pairs = zip(expected, actual, strict=False)
+    shorter = min(len(expected), len(actual))
+    at = next((i for i, (one, other) in enumerate(pairs) if one != other), shorter)
+    window = slice(max(0, at - 100), at + 100)
+    return [
+        f"bodies differ in bytes only, from byte {at}:",
+        f"kube-apiserver {expected[window]!r}",
+        f"proxy          {actual[window]!r}",
+    ]

@@ -1,0 +1,1 @@
+"""The helm of the chart's tests."""

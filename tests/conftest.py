@@ -66,6 +66,13 @@ def apiserver() -> Iterator[ApiServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def proxy(apiserver: ApiServer) -> Iterator[Proxy]:
+    """A proxy with default settings and an administrator's credentials, shared as well."""
+    with Proxy(apiserver.kubeconfig()) as running:
+        yield running
+
+
 @pytest.fixture
 def namespace(apiserver: ApiServer) -> str:
     """A new namespace of the shared kube-apiserver, for one test."""

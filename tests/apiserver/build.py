@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,9 +21,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BINARIES = ("kube-apiserver", "etcd", "kubectl")
 
-KUBERNETES = "v1.37.2"
+_PINNED = re.search(r"^\s*k8s\.io/kubernetes (v1\.(\d+)\.\d+)", (HERE / "go.mod").read_text(), re.M)
+assert _PINNED, "go.mod requires k8s.io/kubernetes"
+KUBERNETES, _MINOR = _PINNED.groups()
 _VERSION = "k8s.io/component-base/version"
-_, _MINOR, _ = KUBERNETES.split(".")
 FLAGS = (
     "-trimpath",
     "-ldflags",

@@ -59,13 +59,12 @@ class Proxy:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            try:
+        try:
+            if kind:
+                print(f"--- log of {self!r}\n{self.log()}")  # pytest shows it with the failure
+            elif self in self.running:
                 self.stop()
-            finally:
-                self._abandon()
-        else:
-            print(f"--- log of {self!r}\n{self.log()}")  # pytest shows it with the failure
+        finally:
             self._abandon()
 
     @property
@@ -88,8 +87,10 @@ class Proxy:
     def stop(self) -> None:
         """Ends it by SIGTERM; it must go with exit code 0 within ten seconds."""
         process = self.process
-        code = process.stop(_DRAIN)
         self.running.discard(self)
+        if process.code is not None:
+            raise process.failure("ended by itself")
+        code = process.stop(_DRAIN)
         if code:
             raise process.failure("did not end in order after SIGTERM")
 

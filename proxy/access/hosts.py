@@ -1,0 +1,38 @@
+"""Host and Origin checks: a web page must not use a listener on loopback.
+
+DNS rebinding makes a browser send a page's requests to 127.0.0.1 under the page's own host name;
+a cross-site form or fetch carries an Origin. kubectl proxy guards itself likewise.
+"""
+
+from collections.abc import Iterable
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class HostCheck:
+    """Decides by Host and Origin; a listener beyond loopback may be called by any name."""
+
+    def __init__(self, listen_host: str) -> None:
+        self._names = _LOOPBACK if listen_host in _LOOPBACK else None
+
+    def refuses(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """Return why a request is refused, or None."""
+        host = origin = None
+        for name, value in headers:
+            if name == b"host":
+                host = value
+            elif name == b"origin":
+                origin = value
+        if self._names is not None and host and _name(host) not in self._names:
+            return f"host {host.decode('latin-1')!r} is not a name of this listener"
+        if origin is not None and origin.partition(b"//")[2] != host:
+            return f"requests from origin {origin.decode('latin-1')!r} are not allowed"
+        return None
+
+
+def _name(host: bytes) -> str:
+    """Take the port off a Host value, and the brackets of an IPv6 address."""
+    text = host.decode("latin-1").lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0]

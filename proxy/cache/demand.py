@@ -1,0 +1,55 @@
+"""Informers are earned: which reads are frequent enough to deserve one."""
+
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+
+from proxy.cache.informer import Scope
+
+WINDOW = 60.0
+"""Seconds within which reads count together."""
+
+MAX_SCOPES = 4096
+"""Scopes remembered: a client that sweeps over names can't fill the memory."""
+
+
+class Read(StrEnum):
+    """The reads that count, as in ``cache.on_demand``."""
+
+    GET = "get"
+    LIST = "list"
+    WATCH = "watch"
+
+
+class Demand:
+    """Counts the forwarded reads of each scope against the *thresholds* of ``cache.on_demand``.
+
+    A threshold of 1 earns an informer at once, 0 never.
+    """
+
+    def __init__(self, thresholds: dict[Read, int], clock: Callable[[], float]) -> None:
+        self._thresholds = thresholds
+        self._clock = clock
+        self._reads: dict[tuple[Scope, Read], deque[float]] = {}
+
+    def earns(self, scope: Scope, read: Read) -> bool:
+        """Count a read; tell whether it earns an informer of *scope*."""
+        threshold = self._thresholds[read]
+        if threshold == 0:
+            return False
+        now = self._clock()
+        times = self._times((scope, read), threshold)
+        times.append(now)
+        return len(times) == threshold and now - times[0] <= WINDOW
+
+    def _times(self, key: tuple[Scope, Read], threshold: int) -> deque[float]:
+        times = self._reads.pop(key, None) or deque(maxlen=threshold)
+        self._reads[key] = times  # last in, last out
+        if len(self._reads) > MAX_SCOPES:
+            del self._reads[next(iter(self._reads))]
+        return times
+
+    def forget(self, scope: Scope) -> None:
+        """Start counting anew for a scope."""
+        for read in Read:
+            self._reads.pop((scope, read), None)

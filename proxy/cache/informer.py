@@ -1,0 +1,161 @@
+"""One informer: a reflector's sink that readers read.
+
+The reflector is the only writer. What it writes is a ``View``, whole from the first sync on; a
+resource that is lost or set back gets a new view, and readers of the old one see it ended.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import NamedTuple
+
+from proxy.cache.backoff import Backoff
+from proxy.cache.difference import NoHistoryError, differences
+from proxy.cache.history import History
+from proxy.cache.reflector import Reflector, Source
+from proxy.cache.signal import Signal
+from proxy.cache.store import Store
+from proxy.forms.form import Change, EventType, Form
+from proxy.forms.objects import Object
+from proxy.kube.resources import Resource
+
+STALLED = 90.0
+"""Seconds without proof of currency after which an informer counts as stalled: a bookmark period
+(60 s), the silence that is tolerated after it, and a reconnect."""
+
+
+class Scope(NamedTuple):
+    """What of a resource an informer holds: one namespace, or with "" all of them."""
+
+    resource: Resource
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        """Spell it as informer ids are: ``pods.v1`` or ``pods.v1/default``."""
+        return f"{self.resource}/{self.namespace}" if self.namespace else str(self.resource)
+
+
+class Ending(Enum):
+    """Why a view is not continued."""
+
+    STOPPED = auto()  # clients may simply watch again
+    REWOUND = auto()  # versions that they hold mean nothing any more: 410
+
+
+class View:
+    """A synced state and its continuation: what every read is answered from."""
+
+    __slots__ = ("ended", "form", "history", "store")
+
+    def __init__(self, form: Form, store: Store, history: History) -> None:
+        self.form = form
+        self.store = store
+        self.history = history
+        self.ended: Ending | None = None
+
+
+class Informer:
+    """Store, history and readiness of one scope, kept by one reflector."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        source: Source,
+        *,
+        named: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.scope = scope
+        self.named = named
+        self.view: View | None = None
+        self.signal = Signal()
+        self.watchers = 0
+        self.events: dict[EventType, int] = dict.fromkeys(EventType, 0)
+        self.reflector = Reflector(source, self, Backoff(clock=clock), clock=clock)
+        self.last_used = clock()
+        self._clock = clock
+        self._proven = clock()
+
+    def __repr__(self) -> str:
+        state = f"at {self.version}" if self.view else "unsynced"
+        return f"<Informer {self.scope} {state}>"
+
+    @property
+    def version(self) -> int:
+        """The newest resourceVersion that it holds; 0 before the first sync."""
+        return self.view.store.version if self.view else 0
+
+    @property
+    def staleness(self) -> float:
+        """Seconds since this informer was last proven current with the API server's watch cache."""
+        return self._clock() - self._proven
+
+    @property
+    def is_ready(self) -> bool:
+        """Synced, and not stalled."""
+        return self.view is not None and self.staleness < STALLED
+
+    def touch(self) -> None:
+        """Note that somebody reads from it."""
+        self.last_used = self._clock()
+
+    def replace(self, form: Form, objects: Sequence[Object], version: int) -> None:
+        """Take over a list; what is new in it becomes events, so that watches go on."""
+        if self.view is not None:
+            try:
+                self._continue(self.view, form, objects, version)
+            except NoHistoryError:
+                self.rewind()
+        if self.view is None:
+            store = Store()
+            store.replace(objects, version)
+            self.view = View(form, store, History(version, self._clock))
+        self._prove()
+
+    def _continue(self, view: View, form: Form, objects: Sequence[Object], version: int) -> None:
+        store = view.store
+        found = differences(store.snapshot(), objects, store.version, version)
+        for event in found:
+            self.events[event.type] += 1
+            view.history.append(*event)
+        view.form = form
+        store.replace(objects, version)
+
+    def apply(self, change: Change) -> None:
+        """Take over one event of the watch."""
+        view = self._synced_view()
+        event_type, found = change
+        previous = (
+            view.store.remove(found.key)
+            if event_type is EventType.DELETED
+            else view.store.put(found)
+        )
+        view.store.version = found.version
+        view.history.append(event_type, found.version, found, previous)
+        self.events[event_type] += 1
+        self._prove()
+
+    def bookmark(self, version: int) -> None:
+        """Take over a bookmark: the state is that of *version* too."""
+        self._synced_view().store.version = version
+        self._prove()
+
+    def rewind(self) -> None:
+        """Drop a state whose versions the API server no longer knows."""
+        self.drop(Ending.REWOUND)
+
+    def drop(self, ending: Ending) -> None:
+        """Forget the state; its readers end."""
+        if self.view is not None:
+            self.view.ended = ending
+            self.view = None
+        self.signal.ring()
+
+    def _synced_view(self) -> View:
+        if self.view is None:
+            raise RuntimeError(f"{self!r} was given a change before its first list")
+        return self.view
+
+    def _prove(self) -> None:
+        self._proven = self._clock()
+        self.signal.ring()

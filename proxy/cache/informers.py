@@ -1,0 +1,189 @@
+"""The registry of informers: starts what is named or earned, finds, stops what is idle."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from proxy.cache.demand import Demand, Read
+from proxy.cache.informer import Ending, Informer, Scope
+from proxy.cache.reflector import Reason, RefusedError, Source
+from proxy.kube.errors import Forbidden
+from proxy.kube.resources import Resource
+
+MAX_NAMESPACES = 4
+"""Namespaced informers of a resource at the most; one more earns the whole resource."""
+
+REFUSED_PAUSE = 60.0
+"""Seconds until a scope that the API server refused is tried again."""
+
+_NEVER_EARNED = frozenset({("", "secrets")})
+"""Resources that are cached only when named."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which informers are earned, and for how long: the settings below ``cache``.
+
+    *own_namespace* stands in for a named resource that may not be listed cluster-wide.
+    *idle_ttl* is in seconds.
+    """
+
+    thresholds: dict[Read, int] = field(
+        default_factory=lambda: {Read.WATCH: 1, Read.LIST: 2, Read.GET: 10}
+    )
+    idle_ttl: float = 1800.0
+    own_namespace: str = ""
+
+
+class Informers:
+    """All informers. ``start`` needs a running loop; ``stop`` ends them all."""
+
+    def __init__(
+        self,
+        source_of: Callable[[Scope], Source],
+        policy: Policy,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source_of = source_of
+        self._policy = policy
+        self._clock = clock
+        self._demand = Demand(policy.thresholds, clock)
+        self._informers: dict[Scope, Informer] = {}
+        self._tasks: dict[Scope, asyncio.Task[None]] = {}
+        self._refused: dict[Scope, float] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def __iter__(self) -> Iterator[Informer]:
+        return iter(list(self._informers.values()))
+
+    @property
+    def unready(self) -> list[Informer]:
+        """The named informers that are not synced, or stalled."""
+        return [each for each in self._informers.values() if each.named and not each.is_ready]
+
+    def start(self) -> None:
+        """Start the sweep of idle informers."""
+        self._sweeper = asyncio.create_task(self._sweep(), name="informers sweep")
+
+    def name(self, scope: Scope) -> None:
+        """Start the informer of a scope that the settings name; it never idles out."""
+        if (earned := self._informers.get(scope)) is not None:
+            earned.named = True
+        else:
+            self._open(scope, named=True)
+
+    async def stop(self) -> None:
+        """End every informer; their watches end cleanly."""
+        tasks = [*self._tasks.values(), *([self._sweeper] if self._sweeper else [])]
+        for informer in self:
+            self.stop_informer(informer)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def find(self, resource: Resource, namespace: str) -> Informer | None:
+        """Find the informer that covers a namespace, or with "" the whole resource.
+
+        Of two that do, the one that is further on, so that versions never go backwards.
+        """
+        whole = self._informers.get(Scope(resource))
+        part = self._informers.get(Scope(resource, namespace)) if namespace else None
+        if part is None or (whole is not None and whole.view and whole.version >= part.version):
+            return whole
+        return part
+
+    def note(self, resource: Resource, namespace: str, read: Read) -> None:
+        """Count a read that no informer answered, and start one when it's earned."""
+        if (resource.group, resource.plural) in _NEVER_EARNED:
+            return
+        scope = Scope(resource, namespace)
+        if scope in self._informers or not self._demand.earns(scope, read):
+            return
+        self._demand.forget(scope)
+        wanted = self._widened(scope)
+        if wanted not in self._informers and not self._is_refused(wanted):
+            self._open(wanted, named=False)
+
+    def _widened(self, scope: Scope) -> Scope:
+        """The whole resource, once a fifth of its namespaces is asked for and it may be listed."""
+        whole = Scope(scope.resource)
+        parts = sum(each.resource == scope.resource for each in self._informers)
+        if parts < MAX_NAMESPACES or self._is_refused(whole):
+            return scope
+        return whole
+
+    def _is_refused(self, scope: Scope) -> bool:
+        return self._clock() - self._refused.get(scope, float("-inf")) < REFUSED_PAUSE
+
+    def _open(self, scope: Scope, *, named: bool) -> None:
+        informer = Informer(scope, self._source_of(scope), named=named, clock=self._clock)
+        self._informers[scope] = informer
+        self._run(informer, Reason.START)
+        log.info("informer %s started (%s)", scope, "named" if named else "earned")
+
+    def _run(self, informer: Informer, reason: Reason) -> None:
+        keeping = self._keep(informer, reason)
+        self._tasks[informer.scope] = asyncio.create_task(
+            keeping, name=f"informer {informer.scope}"
+        )
+
+    def relist(self, informer: Informer) -> None:
+        """List a resource anew; what is new becomes events, so reads and watches go on."""
+        self._tasks[informer.scope].cancel()
+        self._run(informer, Reason.ASKED)
+
+    async def _keep(self, informer: Informer, reason: Reason) -> None:
+        """Run a reflector for ever; while it is refused or has failed, reads are forwarded."""
+        while True:
+            try:
+                await informer.reflector.run(reason)
+            except RefusedError as error:
+                log.warning("informer %s refused: %s", informer.scope, error)
+                if self._gives_up(informer, error):
+                    return
+            except Exception:
+                log.exception("informer %s failed", informer.scope)
+            informer.drop(Ending.STOPPED)
+            await asyncio.sleep(REFUSED_PAUSE / 2)
+
+    def _gives_up(self, informer: Informer, error: RefusedError) -> bool:
+        """Close an informer that was earned; a named one goes on in the namespace it may list."""
+        scope = informer.scope
+        own = Scope(scope.resource, self._policy.own_namespace)
+        if not informer.named:
+            self._refused = {
+                each: since for each, since in self._refused.items() if self._is_refused(each)
+            }
+            self._refused[scope] = self._clock()
+        elif isinstance(error.cause, Forbidden) and own.namespace and not scope.namespace:
+            self.name(own)
+        else:
+            return False
+        self._close(informer)
+        return True
+
+    def _close(self, informer: Informer) -> None:
+        informer.drop(Ending.STOPPED)
+        self._informers.pop(informer.scope, None)
+        self._tasks.pop(informer.scope, None)
+
+    async def _sweep(self) -> None:
+        """Stop the earned informers that nobody has used for ``idle_ttl``."""
+        while True:
+            await asyncio.sleep(min(self._policy.idle_ttl / 2, 60.0))
+            for informer in self:
+                idle = self._clock() - informer.last_used
+                if not informer.named and not informer.watchers and idle > self._policy.idle_ttl:
+                    self.stop_informer(informer)
+
+    def stop_informer(self, informer: Informer) -> None:
+        """Stop one informer; reads of its scope are forwarded until it's earned again."""
+        log.info("informer %s stopped", informer.scope)
+        task = self._tasks[informer.scope]
+        self._close(informer)
+        task.cancel()

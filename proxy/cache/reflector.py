@@ -1,0 +1,319 @@
+"""Keeps one informer current: list and watch, as a state machine that never gives up.
+
+The states are data; ``Reflector.step`` goes from one to the next, and ``after_failure`` decides
+what a failure leads to. Policy constants are client-go's (``tools/cache/reflector.go``).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from proxy.cache.backoff import Backoff
+from proxy.forms.form import Bookmark, Change, EventType, Failure, Form, UnknownLayoutError
+from proxy.forms.objects import Object
+from proxy.kube.errors import (
+    ApiError,
+    BadRequest,
+    Expired,
+    Forbidden,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    ServiceUnavailable,
+)
+
+PAGE = 250
+"""Objects asked for in a page of a list: a few milliseconds of decoding for realistic pods."""
+
+SILENCE = 70.0
+"""Seconds without a byte after which a watch is taken for dead: bookmarks come every 60 s."""
+
+SHORT_WATCH = 1.0
+"""Seconds. A watch that ends sooner without an event is a failure, so as not to spin."""
+
+Lines = AsyncGenerator[Sequence[bytes], None]
+
+
+class Source(Protocol):
+    """Where a reflector lists and watches; raises ApiError, ServiceUnavailable for breaks."""
+
+    async def describe(self) -> Form:
+        """Learn the resource's form from the API server as it is now."""
+
+    async def list_page(self, limit: int, continue_token: str) -> bytes:
+        """Get one page of a consistent list."""
+
+    async def current_version(self) -> int:
+        """Learn the API server's resourceVersion now, from a consistent read."""
+
+    def watch(self, version: int | None) -> Lines:
+        """Watch from *version*; None asks for a WatchList: all objects first, then a bookmark."""
+
+
+class Sink(Protocol):
+    """What a reflector keeps current."""
+
+    @property
+    def version(self) -> int:
+        """resourceVersion of the state held."""
+
+    def replace(self, form: Form, objects: Sequence[Object], version: int) -> None:
+        """Take over a complete state."""
+
+    def apply(self, change: Change) -> None:
+        """Take over one change."""
+
+    def bookmark(self, version: int) -> None:
+        """Note that nothing else happened up to *version*."""
+
+    def rewind(self) -> None:
+        """Forget everything: the API server's history went back."""
+
+
+class Reason(StrEnum):
+    """Why a list or a watch was started anew."""
+
+    START = "start"
+    ENDED = "ended"
+    SILENT = "silent"
+    BROKEN = "broken"
+    EXPIRED = "expired"
+    REWOUND = "rewound"
+    LAYOUT = "layout"
+    ASKED = "asked"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsynced:
+    """Everything must be listed; by WatchList unless the server has refused one."""
+
+    reason: Reason = Reason.START
+    watch_list: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Syncing:
+    """A WatchList is open, and its initial events are being collected."""
+
+    stream: Lines
+    form: Form
+    objects: dict[str, Object]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The sink holds a state, and no watch is open."""
+
+    form: Form
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """A watch is open, and everything that it sent has been applied."""
+
+    stream: Lines
+    form: Form
+    since: float
+
+
+State = Unsynced | Syncing | Disconnected | Streaming
+
+
+class RefusedError(Exception):
+    """The API server doesn't let this resource be listed and watched, or doesn't have it."""
+
+    def __init__(self, cause: ApiError) -> None:
+        super().__init__(cause.message)
+        self.cause = cause
+
+
+class Recovery(NamedTuple):
+    """What to do after a failure: the next state, and whether to pause before it."""
+
+    state: State
+    pause: bool
+    at_least: float = 0.0
+
+
+def after_failure(state: State, error: Exception) -> Recovery:
+    """Decide what a failure in *state* leads to. Raises RefusedError when retrying can't help."""
+    if isinstance(error, Forbidden | NotFound | MethodNotAllowed):
+        raise RefusedError(error)
+    if isinstance(state, Unsynced):
+        return Recovery(state, True, _retry_after(error))
+    if isinstance(state, Syncing):
+        # A server without WatchList refuses its parameters, or never marks the end.
+        unknown = isinstance(error, Invalid | BadRequest | TimeoutError)
+        return Recovery(Unsynced(state.reason, not unknown), not unknown, _retry_after(error))
+    if isinstance(error, Expired):
+        return Recovery(Unsynced(Reason.EXPIRED), pause=False)
+    if isinstance(error, UnknownLayoutError):
+        return Recovery(Unsynced(Reason.LAYOUT), pause=True)
+    return Recovery(Disconnected(state.form, _reason(error)), True, _retry_after(error))
+
+
+def _reason(error: Exception) -> Reason:
+    match error:
+        case TimeoutError():
+            return Reason.SILENT
+        case ServiceUnavailable():
+            return Reason.BROKEN
+        case UnknownLayoutError():
+            return Reason.LAYOUT
+        case _:
+            return Reason.ERROR
+
+
+def _retry_after(error: Exception) -> float:
+    return float(error.retry_after or 0) if isinstance(error, ApiError) else 0.0
+
+
+class Reflector:
+    """Drives one *sink* from one *source*; ``run`` ends only by RefusedError or cancellation."""
+
+    def __init__(
+        self,
+        source: Source,
+        sink: Sink,
+        backoff: Backoff,
+        *,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        silence: float = SILENCE,
+    ) -> None:
+        self.relists: Counter[Reason] = Counter()
+        self.restarts: Counter[Reason] = Counter()
+        self.last_error = ""
+        self._source = source
+        self._sink = sink
+        self._backoff = backoff
+        self._clock = clock
+        self._sleep = sleep
+        self._silence = silence
+
+    async def run(self, reason: Reason = Reason.START) -> None:
+        """List, watch, and go on for ever; *reason* is that of the first list."""
+        state: State = Unsynced(reason)
+        try:
+            while True:
+                state = await self.step(state)
+        finally:
+            await _close(state)
+
+    async def step(self, state: State) -> State:
+        """Go on from *state*; failures lead to a state too, after a pause."""
+        try:
+            return await self._advance(state)
+        except (ApiError, UnknownLayoutError, TimeoutError) as error:
+            self.last_error = str(error) or type(error).__name__
+            await _close(state)
+            recovery = after_failure(state, error)
+            if recovery.pause:
+                await self._sleep(self._backoff.next(recovery.at_least))
+            return recovery.state
+
+    async def _advance(self, state: State) -> State:
+        match state:
+            case Unsynced():
+                self.relists[state.reason] += 1
+                form = await self._source.describe()
+                if state.watch_list:
+                    return Syncing(self._source.watch(None), form, {}, state.reason)
+                return await self._list(form)
+            case Syncing():
+                return await self._collect(state)
+            case Disconnected():
+                return await self._resume(state)
+            case Streaming():
+                return await self._follow(state)
+
+    async def _list(self, form: Form) -> State:
+        """Page through a list; all its pages are of one version."""
+        objects: list[Object] = []
+        token = ""
+        while True:
+            page = form.decode_page(await self._source.list_page(PAGE, token))
+            objects += page.objects
+            token = page.continue_token
+            if not token:
+                break
+        self._sink.replace(form, objects, page.version)
+        return self._streaming(form)
+
+    async def _collect(self, state: Syncing) -> State:
+        """Gather a WatchList's initial events; at their end they are the state, atomically."""
+        lines = await self._next(state.stream)
+        if lines is None:
+            raise ServiceUnavailable("the watch ended among its initial events")
+        events = _decode(state.form, lines)
+        for event in events:
+            if isinstance(event, Change):
+                _apply(state.objects, event)
+            elif event.initial_end:
+                self._sink.replace(state.form, list(state.objects.values()), event.version)
+                self._deliver(events)
+                return Streaming(state.stream, state.form, self._clock())
+        return state
+
+    async def _resume(self, state: Disconnected) -> State:
+        """Watch on from where the last watch ended, unless the API server was set back.
+
+        A watch from a version that a restored server never had is silent for ever.
+        """
+        if await self._source.current_version() < self._sink.version:
+            self._sink.rewind()
+            return Unsynced(Reason.REWOUND)
+        self.restarts[state.reason] += 1
+        return self._streaming(state.form)
+
+    def _streaming(self, form: Form) -> Streaming:
+        return Streaming(self._source.watch(self._sink.version), form, self._clock())
+
+    async def _follow(self, state: Streaming) -> State:
+        """Apply the next batch of events."""
+        lines = await self._next(state.stream)
+        if lines is not None:
+            self._deliver(_decode(state.form, lines))
+            return state
+        if self._clock() - state.since < SHORT_WATCH:
+            await self._sleep(self._backoff.next())
+        return Disconnected(state.form, Reason.ENDED)
+
+    async def _next(self, stream: Lines) -> Sequence[bytes] | None:
+        """Wait for the next lines; None at a clean end. Raises TimeoutError on silence."""
+        async with asyncio.timeout(self._silence):
+            return await anext(stream, None)
+
+    def _deliver(self, events: Iterable[Change | Bookmark]) -> None:
+        for event in events:
+            if isinstance(event, Change):
+                self._sink.apply(event)
+            else:
+                self._sink.bookmark(event.version)
+
+
+async def _close(state: State) -> None:
+    if isinstance(state, Syncing | Streaming):
+        await state.stream.aclose()
+
+
+def _decode(form: Form, lines: Sequence[bytes]) -> Iterator[Change | Bookmark]:
+    """Decode the lines one by one; an ERROR event is raised."""
+    for line in lines:
+        event = form.decode_event(line)
+        if isinstance(event, Failure):
+            raise event.error
+        yield event
+
+
+def _apply(objects: dict[str, Object], change: Change) -> None:
+    if change.type is EventType.DELETED:
+        objects.pop(change.object.key, None)
+    else:
+        objects[change.object.key] = change.object

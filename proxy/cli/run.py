@@ -1,0 +1,63 @@
+"""Run the proxy."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+
+import uvloop
+from pydantic import ValidationError
+
+from proxy.server.listener import quiet_uvicorn
+from proxy.server.proxy import Proxy
+from proxy.server.settings import Settings, default_kubeconfig, load_settings
+from proxy.upstream.credentials import CredentialsError, load
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run until SIGTERM or SIGINT; returns 1 when it can't start, 2 for wrong settings."""
+    try:
+        settings = load_settings(arguments, "kubecache run")
+    except (ValidationError, ValueError, OSError) as error:
+        print(f"kubecache run: {_readable(error)}", file=sys.stderr)
+        return 2
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    quiet_uvicorn()
+    try:
+        uvloop.run(_serve(settings))
+    except (CredentialsError, OSError) as error:
+        print(f"kubecache run: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _readable(error: Exception) -> str:
+    """Say which setting is wrong and why, without pydantic's links."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "; ".join(
+        f"{'.'.join(str(step) for step in each['loc']) or 'settings'}: {each['msg']}"
+        for each in error.errors()
+    )
+
+
+async def _serve(settings: Settings) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    kubeconfig = settings.kubeconfig or default_kubeconfig()
+    credentials = await load(str(kubeconfig) if kubeconfig else None, settings.context)
+    proxy = Proxy(settings, credentials)
+    try:
+        await proxy.start()
+        log.info("%s is served at %s", credentials.server, settings.listen)
+        log.info("metrics and health at %s", settings.admin)
+        await stopping.wait()
+        log.info("stopping")
+    finally:
+        await proxy.stop()

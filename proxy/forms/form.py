@@ -1,0 +1,81 @@
+"""What a representation of a resource offers to the cache and to the readers."""
+
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from proxy.forms.objects import Object
+from proxy.kube.errors import ApiError
+
+
+class EventType(StrEnum):
+    """Types of watch events that carry an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Change(NamedTuple):
+    """A decoded event; for DELETED the last state, at the version of the deletion."""
+
+    type: EventType
+    object: Object
+
+
+class Bookmark(NamedTuple):
+    """A decoded BOOKMARK; *initial_end* marks the end of a WatchList's initial events."""
+
+    version: int
+    initial_end: bool
+
+
+class Failure(NamedTuple):
+    """A decoded ERROR event."""
+
+    error: ApiError
+
+
+class Page(NamedTuple):
+    """A decoded page of a list; *version* is the list's own resourceVersion."""
+
+    objects: list[Object]
+    version: int
+    continue_token: str
+
+
+class UnknownLayoutError(ValueError):
+    """The API answers in a shape that this form does not know; the resource can't be cached."""
+
+
+class Form(Protocol):
+    """One representation of one resource: decodes what upstream sends, encodes what clients get.
+
+    Decoders raise UnknownLayoutError for bytes that they don't understand.
+    """
+
+    name: str
+    content_type: bytes
+    namespaced: bool
+    has_watch_list: bool
+    """The API server has marked the end of initial events, so it offers WatchList."""
+    namespace_selectable: bool
+    field_labels: dict[str, int] | None
+    """Selectable fields beyond metadata to their place in ``Object.fields``; None: not known."""
+
+    def decode_page(self, body: bytes) -> Page:
+        """Decode a page of a list."""
+
+    def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
+        """Decode one frame of a watch."""
+
+    def encode_object(self, found: Object) -> bytes:
+        """Encode the body of a get."""
+
+    def encode_list_envelope(self, version: int) -> tuple[bytes, bytes]:
+        """Encode the head and the tail of a complete list; items stand between, comma-separated."""
+
+    def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
+        """Encode a watch frame; an object of another version than *version* is restamped."""
+
+    def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
+        """Encode a BOOKMARK frame; None as long as the API server has not shown one."""

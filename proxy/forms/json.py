@@ -1,0 +1,220 @@
+"""The JSON form: objects kept as the bytes of a list item, encoded by joining bytes.
+
+kube-apiserver writes JSON in two layouts. Go structs (built-in resources): kind and apiVersion
+first, none of them on list items. Unstructured (custom resources): sorted keys, both on every item.
+"""
+
+from enum import Enum
+
+import msgspec
+
+from proxy.forms.form import (
+    Bookmark,
+    Change,
+    EventType,
+    Failure,
+    Page,
+    UnknownLayoutError,
+)
+from proxy.forms.objects import Object, ObjectDecoder
+from proxy.kube import gojson
+from proxy.kube.errors import from_status
+from proxy.kube.resources import ResourceInfo
+from proxy.kube.selectable import metadata_namespace_selectable, selectable_fields
+from proxy.kube.versions import parse_version
+
+_INITIAL_END = b'"annotations":{"k8s.io/initial-events-end":"true"}'
+_VERSION = b'"resourceVersion":"'
+
+
+class Layout(Enum):
+    """The two ways in which Go writes an object."""
+
+    STRUCT = b'{"kind":'
+    UNSTRUCTURED = b'{"apiVersion":'
+
+
+class _ListMetadata(msgspec.Struct, rename={"continue_token": "continue"}):
+    resourceVersion: str = ""  # noqa: N815 - the wire's spelling
+    continue_token: str = ""
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMetadata
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _BookmarkMetadata(msgspec.Struct):
+    resourceVersion: str  # noqa: N815 - the wire's spelling
+    annotations: dict[str, str] = {}
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: _BookmarkMetadata
+
+
+_LIST = msgspec.json.Decoder(_List)
+_EVENT = msgspec.json.Decoder(_Event)
+_BOOKMARK = msgspec.json.Decoder(_Bookmark)
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class JsonForm:
+    """JSON of one resource, in the layout that *sample*, a list of it, shows.
+
+    Raises UnknownLayoutError when the sample is in neither layout.
+    """
+
+    name = "json"
+    content_type = b"application/json"
+
+    def __init__(self, info: ResourceInfo, sample: bytes) -> None:
+        resource = info.resource
+        fields = selectable_fields(resource.group, resource.plural)
+        self.namespaced = info.namespaced
+        self.namespace_selectable = metadata_namespace_selectable(
+            resource.group, resource.plural, namespaced=info.namespaced
+        )
+        self.field_labels = (
+            None if fields is None else {field.label: n for n, field in enumerate(fields)}
+        )
+        self._objects = ObjectDecoder(fields or ())
+        self._layout, kind = _read_layout(sample)
+        self._type_meta = (
+            b'{"kind":' + gojson.encode(info.kind) + b',"apiVersion":'
+            + gojson.encode(resource.group_version) + b","
+            if self._layout is Layout.STRUCT
+            else b""
+        )  # fmt: skip
+        self._list_kind = gojson.encode(kind)
+        self._api_version = gojson.encode(resource.group_version)
+        self.has_watch_list = False
+        self._bookmark: tuple[bytes, bytes] | None = None
+
+    def decode_page(self, body: bytes) -> Page:
+        """Decode a page of a list; items are copied out so that the body can go."""
+        try:
+            page = _LIST.decode(body)
+            objects = []
+            for item in page.items or ():
+                raw = bytes(item)
+                objects.append(self._objects.decode(raw, raw))
+            return Page(
+                objects,
+                parse_version(page.metadata.resourceVersion),
+                page.metadata.continue_token,
+            )
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise UnknownLayoutError(f"not a list of objects: {error}") from error
+
+    def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
+        """Decode one line of a watch."""
+        try:
+            event = _EVENT.decode(line)
+            encoded = bytes(event.object)
+            if event.type == "BOOKMARK":
+                return self._decode_bookmark(encoded)
+            if event.type == "ERROR":
+                return Failure(from_status(0, encoded))
+            return Change(EventType(event.type), self._decode_object(encoded))
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise UnknownLayoutError(f"not a watch event: {error}") from error
+
+    def _decode_object(self, encoded: bytes) -> Object:
+        if not self._type_meta:
+            return self._objects.decode(encoded, encoded)
+        if not encoded.startswith(self._type_meta):
+            raise UnknownLayoutError(
+                "an event's object does not start with its kind and apiVersion"
+            )
+        raw = b"{" + encoded[len(self._type_meta) :]
+        return self._objects.decode(raw, raw)
+
+    def _decode_bookmark(self, encoded: bytes) -> Bookmark:
+        metadata = _BOOKMARK.decode(encoded).metadata
+        initial_end = "k8s.io/initial-events-end" in metadata.annotations
+        self.has_watch_list = self.has_watch_list or initial_end
+        plain = encoded.replace(b"," + _INITIAL_END, b"").replace(_INITIAL_END + b",", b"")
+        head, _, tail = plain.partition(_VERSION + metadata.resourceVersion.encode() + b'"')
+        self._bookmark = (head, tail)
+        return Bookmark(parse_version(metadata.resourceVersion), initial_end)
+
+    def encode_object(self, found: Object) -> bytes:
+        """Encode the body of a get, with kind, apiVersion and the final newline."""
+        return self._typed(found.raw) + b"\n"
+
+    def _typed(self, raw: bytes) -> bytes:
+        return self._type_meta + raw[1:] if self._type_meta else raw
+
+    def encode_list_envelope(self, version: int) -> tuple[bytes, bytes]:
+        """Encode the head and the tail of a complete list; items stand between, comma-separated."""
+        number = b"%d" % version
+        if self._layout is Layout.STRUCT:
+            head = (
+                b'{"kind":' + self._list_kind + b',"apiVersion":' + self._api_version
+                + b',"metadata":{' + _VERSION + number + b'"},"items":['
+            )  # fmt: skip
+            return head, b"]}\n"
+        head = b'{"apiVersion":' + self._api_version + b',"items":['
+        tail = (
+            b'],"kind":' + self._list_kind
+            + b',"metadata":{"continue":"",' + _VERSION + number + b'"}}\n'
+        )  # fmt: skip
+        return head, tail
+
+    def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
+        """Encode a watch line."""
+        raw = found.raw if found.version == version else _restamp(found.raw, version)
+        return b'{"type":"%s","object":%s}\n' % (event_type.encode(), self._typed(raw))
+
+    def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
+        """Encode a BOOKMARK line in the shape of those that the API server sent."""
+        if self._bookmark is None:
+            return None
+        head, tail = self._bookmark
+        stamp = _VERSION + b"%d" % version + b'"'
+        if initial_end:
+            struct = self._layout is Layout.STRUCT
+            stamp = stamp + b"," + _INITIAL_END if struct else _INITIAL_END + b"," + stamp
+        return b'{"type":"BOOKMARK","object":' + head + stamp + tail + b"}\n"
+
+
+def list_version(body: bytes) -> int:
+    """Read the resourceVersion of a list and nothing else of it."""
+    try:
+        return parse_version(_LIST.decode(body).metadata.resourceVersion)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UnknownLayoutError(f"not a list: {error}") from error
+
+
+def _read_layout(sample: bytes) -> tuple[Layout, str]:
+    """Recognise the layout and the list kind of a list; its items must fit the layout."""
+    try:
+        page = _LIST.decode(sample)
+    except msgspec.MsgspecError as error:
+        raise UnknownLayoutError(f"not a list: {error}") from error
+    for layout in Layout:
+        if sample.startswith(layout.value):
+            typed = any("kind" in _MEMBERS.decode(item) for item in page.items or ())
+            if page.items and typed is (layout is Layout.STRUCT):
+                raise UnknownLayoutError("list items that carry kind in neither known layout")
+            return layout, page.kind
+    raise UnknownLayoutError("a list that starts with neither kind nor apiVersion")
+
+
+def _restamp(raw: bytes, version: int) -> bytes:
+    """Give an object another resourceVersion, all other bytes kept.
+
+    Members are taken apart and put together, since a search could hit a look-alike elsewhere.
+    """
+    members = _MEMBERS.decode(raw)
+    metadata = _MEMBERS.decode(members["metadata"])
+    metadata["resourceVersion"] = msgspec.Raw(b'"%d"' % version)
+    members["metadata"] = msgspec.Raw(gojson.join_members(metadata))
+    return gojson.join_members(members)

@@ -1,0 +1,39 @@
+"""Accept headers: would kube-apiserver answer this one in plain JSON?"""
+
+from functools import lru_cache
+
+JSON = "application/json"
+
+_JSON_RANGES = frozenset({JSON, "application/*", "*/*"})
+# Parameters that change nothing about a JSON body.
+_NEUTRAL = frozenset({"q", "charset", "stream"})
+_INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
+
+
+@lru_cache(maxsize=256)
+def prefers_json(accept: str) -> bool:
+    """Tell whether the first choice of *accept* is JSON without a transformation.
+
+    Clauses are tried by quality, then in order (``handlers/negotiation``). Only a first choice is
+    certain: whether an earlier clause can be met depends on the resource.
+    """
+    if not accept.strip():
+        return True
+    clauses = [_clause(text) for text in accept.split(",")]
+    quality, media, parameters = max(clauses, key=lambda clause: clause[0])
+    return quality > 0 and media in _JSON_RANGES and parameters <= _NEUTRAL
+
+
+def _clause(text: str) -> tuple[float, str, frozenset[str]]:
+    media, *rest = (part.strip() for part in text.split(";"))
+    parameters = dict(part.partition("=")[::2] for part in rest if part)
+    try:
+        quality = float(parameters.get("q", "1"))
+    except ValueError:
+        quality = 0.0
+    return quality, media, frozenset(parameters)
+
+
+def wants_indent(pretty: bool | None, user_agent: str) -> bool:
+    """``?pretty``, or without it a person's user agent (``isPrettyPrint`` of the writers)."""
+    return user_agent.startswith(_INDENTED_AGENTS) if pretty is None else pretty

@@ -1,0 +1,108 @@
+"""The query parameters of reads: ``metav1.ListOptions`` as kube-apiserver decodes them."""
+
+from functools import lru_cache
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from proxy.kube.selectors import (
+    FieldSelector,
+    LabelSelector,
+    parse_field_selector,
+    parse_label_selector,
+)
+from proxy.kube.versions import parse_requested_version
+
+_INT64 = 2**63
+
+
+class ReadOptions(msgspec.Struct, frozen=True):
+    """Parsed parameters of a get, list or watch.
+
+    ``resource_version`` is None when unset; ``send_initial_events`` is None when absent;
+    ``timeout_seconds`` is None when unset or zero, which both mean the server's own deadline.
+    """
+
+    labels: LabelSelector
+    fields: FieldSelector
+    resource_version: int | None = None
+    resource_version_match: str = ""
+    continue_token: str = ""
+    limit: int = 0
+    watch: bool = False
+    allow_watch_bookmarks: bool = False
+    send_initial_events: bool | None = None
+    timeout_seconds: int | None = None
+    pretty: bool | None = None
+
+
+@lru_cache(maxsize=1024)
+def parse_options(query: bytes) -> ReadOptions:
+    """Parse a raw query string.
+
+    Raises ValueError (SelectorError for a selector) for whatever the API server refuses.
+    """
+    pairs = parse_query(query)
+    version = pairs.get("resourceVersion", "")
+    return ReadOptions(
+        labels=parse_label_selector(pairs.get("labelSelector", "")),
+        fields=parse_field_selector(pairs.get("fieldSelector", "")),
+        resource_version=parse_requested_version(version) if version else None,
+        resource_version_match=pairs.get("resourceVersionMatch", ""),
+        continue_token=pairs.get("continue", ""),
+        limit=_integer(pairs.get("limit", "")),
+        watch=_boolean(pairs.get("watch")) or False,
+        allow_watch_bookmarks=_boolean(pairs.get("allowWatchBookmarks")) or False,
+        send_initial_events=_boolean(pairs.get("sendInitialEvents")),
+        timeout_seconds=_integer(pairs.get("timeoutSeconds", "")) or None,
+        pretty=_pretty(pairs.get("pretty", "")),
+    )
+
+
+def parse_query(query: bytes) -> dict[str, str]:
+    """Split a query string as Go's ``url.ParseQuery`` does; of a repeated key the first counts.
+
+    A pair with a semicolon or a broken escape is dropped, silently, as net/http drops it.
+    """
+    pairs: dict[str, str] = {}
+    for pair in query.split(b"&"):
+        if not pair or b";" in pair:
+            continue
+        key, _, value = pair.partition(b"=")
+        try:
+            pairs.setdefault(_unescape(key), _unescape(value))
+        except ValueError:
+            continue
+    return pairs
+
+
+def _unescape(text: bytes) -> str:
+    if b"%" in text:
+        for piece in text.split(b"%")[1:]:
+            int(piece[:2], 16)
+            if len(piece) < 2 or not piece[:2].isalnum():
+                raise ValueError("broken escape")
+    return unquote_to_bytes(text.replace(b"+", b" ")).decode()
+
+
+def _boolean(value: str | None) -> bool | None:
+    """``Convert_Slice_string_To_bool``: present and neither "false" nor "0" is true, even empty."""
+    return None if value is None else value.lower() not in ("false", "0")
+
+
+def _pretty(value: str) -> bool | None:
+    """``strconv.ParseBool``, an error being false; empty leaves it to the user agent."""
+    return value in ("1", "t", "T", "true", "TRUE", "True") if value else None
+
+
+def _integer(value: str) -> int:
+    """``Convert_Slice_string_To_int64``: plain strconv.ParseInt, unset is zero."""
+    if not value:
+        return 0
+    digits = value.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+    number = int(value)
+    if not -_INT64 <= number < _INT64:
+        raise ValueError(f'strconv.ParseInt: parsing "{value}": value out of range')
+    return number

@@ -1,0 +1,64 @@
+"""URL paths: which resource, namespace, object and subresource a path names.
+
+Mirrors ``apiserver/pkg/endpoints/request/requestinfo.go``. A path that could be read in two ways
+(empty or encoded segments) is not understood here, and what isn't understood is forwarded.
+"""
+
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from proxy.kube.resources import Resource
+
+LIVE_PREFIX = "/live"
+"""The same paths below this prefix are always answered by the API server."""
+
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+
+
+class ResourcePath(NamedTuple):
+    """A path below ``/api`` or ``/apis``; *name* is empty for a collection."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    subresource: str
+
+
+def split_live(path: str) -> tuple[bool, str]:
+    """Take the ``/live`` prefix off *path*; tell whether it was there."""
+    if path.startswith(LIVE_PREFIX) and path[5:6] in ("/", ""):
+        return True, path[5:] or "/"
+    return False, path
+
+
+def parse_path(path: str) -> ResourcePath | None:
+    """Read a raw (percent-encoded) path; None for anything but a resource's."""
+    if "%" in path:
+        path = _decode(path)
+    segments = path.strip("/").split("/")
+    if "" in segments or "." in segments or ".." in segments:
+        return None
+    if segments[0] == "api" and len(segments) > 2:
+        return _below(Resource("", segments[1], ""), segments[2:])
+    if segments[0] == "apis" and len(segments) > 3:
+        return _below(Resource(segments[1], segments[2], ""), segments[3:])
+    return None
+
+
+def _decode(path: str) -> str:
+    """Decode %XX; one that hides a slash, a percent or non-ASCII gives a path of no resource."""
+    decoded = unquote(path, encoding="latin-1")
+    if decoded.count("/") != path.count("/") or "%" in decoded or not decoded.isascii():
+        return ""
+    return decoded
+
+
+def _below(root: Resource, rest: list[str]) -> ResourcePath | None:
+    """Read what follows the group and version."""
+    namespace = ""
+    if rest[0] == "watch":  # the deprecated prefix
+        return None
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, *subresource = [*rest, ""][: max(len(rest), 2)]
+    return ResourcePath(root._replace(plural=plural), namespace, name, "/".join(subresource))

@@ -1,0 +1,111 @@
+"""Requests as clients send them, read once: URL, method and the headers that matter."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from proxy.kube.paths import ResourcePath, parse_path, split_live
+
+Headers = Iterable[tuple[bytes, bytes]]
+"""Header names in lower case, as ASGI gives them."""
+
+
+class Verb(StrEnum):
+    """What a request does to a resource (``requestinfo.go``)."""
+
+    GET = "get"
+    LIST = "list"
+    WATCH = "watch"
+    CREATE = "create"
+    UPDATE = "update"
+    PATCH = "patch"
+    DELETE = "delete"
+    DELETE_COLLECTION = "deletecollection"
+    OTHER = "other"
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """A request's first line and headers; *path* is raw and has lost the ``/live`` prefix.
+
+    ``live``: the client asks for the API server's own answer. ``only_if_cached``: it asks for none
+    but a cached one. ``authorization`` is what it shows, None for nothing; ``impersonates``: it
+    asks to be somebody else.
+    """
+
+    method: str
+    path: str
+    query: bytes
+    target: ResourcePath | None
+    live: bool = False
+    only_if_cached: bool = False
+    accept: str = ""
+    user_agent: str = ""
+    authorization: str | None = None
+    impersonates: bool = False
+
+    @property
+    def raw_target(self) -> str:
+        """The path and query to send upstream."""
+        return f"{self.path}?{self.query.decode('latin-1')}" if self.query else self.path
+
+
+def parse_request(method: str, raw_path: bytes, query: bytes, headers: Headers) -> Request:
+    """Read a request; never fails: what it can't read stays for the API server to refuse.
+
+    Of a repeated header the first counts, as with Go's ``Header.Get``.
+    """
+    prefixed, path = split_live(raw_path.decode("latin-1"))
+    found: dict[bytes, str] = {}
+    impersonates = False
+    for name, value in headers:
+        if name in _READ:
+            found.setdefault(name, value.decode("latin-1"))
+        elif name.startswith(b"impersonate-"):
+            impersonates = True
+    freshness = _freshness(found) if found.keys() & _FRESHNESS else frozenset()
+    return Request(
+        method=method,
+        path=path,
+        query=query,
+        target=parse_path(path),
+        live=prefixed or not freshness.isdisjoint(_LIVE),
+        only_if_cached=not freshness.isdisjoint(_CACHED),
+        accept=found.get(b"accept", ""),
+        user_agent=found.get(b"user-agent", ""),
+        authorization=found.get(b"authorization"),
+        impersonates=impersonates,
+    )
+
+
+_FRESHNESS = frozenset({b"cache-control", b"x-kubecache-read"})
+_READ = frozenset({b"accept", b"user-agent", b"authorization"}) | _FRESHNESS
+
+# max-age is answered live: nothing here proves a cached answer current to the second.
+_LIVE = frozenset({"no-cache", "no-store", "max-age", "live"})
+_CACHED = frozenset({"only-if-cached", "cache"})
+
+
+def _freshness(found: dict[bytes, str]) -> frozenset[str]:
+    """Collect the directives of Cache-Control (RFC 9111) and the word of X-Kubecache-Read."""
+    directives = found.get(b"cache-control", "").lower().split(",")
+    names = {directive.partition("=")[0].strip() for directive in directives}
+    return frozenset({*names, found.get(b"x-kubecache-read", "").strip().lower()})
+
+
+_VERBS = {
+    "POST": Verb.CREATE,
+    "PUT": Verb.UPDATE,
+    "PATCH": Verb.PATCH,
+}
+
+
+def verb_of(method: str, target: ResourcePath | None, *, watch: bool = False) -> Verb:
+    """Name what *method* does to *target*; a GET of a collection may be a watch."""
+    if target is None:
+        return Verb.OTHER
+    if method == "GET":
+        return Verb.GET if target.name else Verb.WATCH if watch else Verb.LIST
+    if method == "DELETE":
+        return Verb.DELETE if target.name else Verb.DELETE_COLLECTION
+    return _VERBS.get(method, Verb.OTHER)

@@ -1,0 +1,145 @@
+"""Answers reads from informers, or says why they are forwarded."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from proxy.cache.demand import Read as DemandRead
+from proxy.cache.informer import Informer, View
+from proxy.cache.informers import Informers
+from proxy.kube.requests import Request
+from proxy.reads.answers import MAX_INDENT, get_answer, indented, list_parts
+from proxy.reads.plan import (
+    Plan,
+    Read,
+    Reason,
+    ServeGet,
+    ServeList,
+    ServeWatch,
+    Wait,
+    as_read,
+    plan,
+)
+from proxy.reads.watch import Watch
+
+AHEAD_WAIT = 0.15
+"""Seconds a read waits for a version that its informer has not seen. A write to the resource
+arrives within milliseconds; a version from elsewhere may not arrive for a minute."""
+
+
+class Answer(NamedTuple):
+    """A complete cached answer; *length* is that of all *parts* together, in bytes."""
+
+    informer: Informer
+    version: int
+    status: int
+    content_type: bytes
+    length: int
+    parts: Iterable[bytes]
+
+
+class Stream(NamedTuple):
+    """A cached watch."""
+
+    informer: Informer
+    version: int
+    content_type: bytes
+    watch: Watch
+
+
+class Pending(NamedTuple):
+    """A read that waits for its informer to reach a version."""
+
+    informer: Informer
+    version: int
+
+
+class _Serving(NamedTuple):
+    """A read and the view that answers it."""
+
+    read: Read
+    informer: Informer
+    view: View
+
+
+class Reader:
+    """Reads from *informers*; *own_authorization* is what the proxy itself shows upstream."""
+
+    def __init__(
+        self,
+        informers: Informers,
+        own_authorization: Callable[[], str],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._informers = informers
+        self._own_authorization = own_authorization
+        self._clock = clock
+
+    def read(self, request: Request) -> Answer | Stream | Pending | Reason:
+        """Answer at once, or say what it takes. Plain code: nothing here waits."""
+        read = as_read(request, self._own_authorization())
+        if isinstance(read, Reason):
+            return read
+        resource, namespace = read.target.resource, read.target.namespace
+        informer = self._informers.find(resource, namespace)
+        if informer is None or informer.view is None:
+            self._informers.note(resource, namespace, DemandRead(read.verb))
+            return Reason.NOT_CACHED if informer is None else Reason.SYNCING
+        informer.touch()
+        return self._serve(_Serving(read, informer, informer.view))
+
+    async def wait(self, request: Request, pending: Pending) -> Answer | Stream | Reason:
+        """Wait a little for the version; a read that is still ahead then is forwarded."""
+        until = self._clock() + AHEAD_WAIT
+        while pending.informer.version < pending.version:
+            left = until - self._clock()
+            if left <= 0 or pending.informer.view is None:
+                return Reason.AHEAD
+            await asyncio.wait({pending.informer.signal.next()}, timeout=left)
+        answer = self.read(request)
+        return Reason.AHEAD if isinstance(answer, Pending) else answer
+
+    def _serve(self, serving: _Serving) -> Answer | Stream | Pending | Reason:
+        read, informer, view = serving
+        decided: Plan = plan(read, view)
+        match decided:
+            case ServeGet():
+                status, body = get_answer(view, read.target.resource, decided.key)
+                return self._answer(serving, status, len(body), (body,))
+            case ServeList():
+                return self._list(serving, decided)
+            case ServeWatch():
+                watch = Watch(
+                    informer,
+                    view,
+                    decided,
+                    bookmarks=read.options.allow_watch_bookmarks,
+                    timeout=read.options.timeout_seconds,
+                    clock=self._clock,
+                )
+                return Stream(informer, view.store.version, view.form.content_type, watch)
+            case Wait():
+                return Pending(informer, decided.version)
+            case Reason():
+                return decided
+
+    def _list(self, serving: _Serving, decided: ServeList) -> Answer | Reason:
+        view = serving.view
+        objects = list(decided.selection.list(view.store.snapshot()))
+        if decided.limit and len(objects) > decided.limit:
+            return Reason.PAGES
+        length, parts = list_parts(view, objects)
+        return self._answer(serving, 200, length, parts)
+
+    def _answer(
+        self, serving: _Serving, status: int, length: int, parts: Iterable[bytes]
+    ) -> Answer | Reason:
+        read, informer, view = serving
+        if read.indent:
+            if length > MAX_INDENT:
+                return Reason.LARGE_INDENT
+            body = indented(parts)
+            length, parts = len(body), (body,)
+        return Answer(informer, view.store.version, status, view.form.content_type, length, parts)

@@ -1,0 +1,132 @@
+"""The admin listener: metrics, health and status, and two levers (FastAPI, OpenAPI at /docs)."""
+
+from typing import Annotated, Protocol
+
+from fastapi import FastAPI, HTTPException, Query, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse
+from pydantic import BaseModel
+
+from proxy import __version__
+from proxy.cache.informer import Informer
+from proxy.cache.informers import Informers
+from proxy.server.metrics import render
+from proxy.server.page import status_page
+from proxy.server.stats import Stats
+
+
+class Served(Protocol):
+    """What the admin listener shows of a proxy."""
+
+    informers: Informers
+    stats: Stats
+
+    @property
+    def unready(self) -> list[str]:
+        """Named resources that can't be served from an informer now."""
+
+
+class InformerStatus(BaseModel):
+    """One informer; *staleness* in seconds, *raw_bytes* those of its objects' JSON."""
+
+    id: str
+    named: bool
+    synced: bool
+    resource_version: str
+    objects: int
+    raw_bytes: int
+    staleness: float
+    watchers: int
+    last_error: str
+
+
+class Status(BaseModel):
+    """The proxy and its informers."""
+
+    version: str
+    ready: bool
+    informers: list[InformerStatus]
+
+
+def admin_app(proxy: Served) -> FastAPI:
+    """Build the admin app of *proxy*."""
+    app = FastAPI(title="kubecache admin", version=__version__, redoc_url=None)
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """Metrics in Prometheus' text format."""
+        body = render(proxy.stats, proxy.informers)
+        return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/healthz", response_class=PlainTextResponse)
+    @app.get("/livez", response_class=PlainTextResponse)
+    async def livez() -> str:
+        """200 as long as the process serves."""
+        return "ok"
+
+    @app.get("/readyz", response_class=PlainTextResponse)
+    async def readyz(verbose: Annotated[str | None, Query()] = None) -> Response:
+        """200 once the informers named in the settings are synced, and none has stalled."""
+        return _readiness(proxy, verbose=verbose is not None)
+
+    @app.get("/status.json")
+    async def status() -> Status:
+        """Show the proxy and its informers."""
+        return _status(proxy)
+
+    @app.get("/", response_class=HTMLResponse)
+    async def page() -> str:
+        """The status as a page."""
+        return status_page(_status(proxy).model_dump())
+
+    @app.delete("/informers/{informer_id:path}", status_code=204)
+    async def stop(informer_id: str) -> None:
+        """Stop an informer; its reads are forwarded until it is earned again."""
+        proxy.informers.stop_informer(_find(proxy.informers, informer_id))
+
+    @app.post("/informers/{informer_id:path}/relist", status_code=202)
+    async def relist(informer_id: str) -> None:
+        """Let an informer list its resource anew."""
+        proxy.informers.relist(_find(proxy.informers, informer_id))
+
+    return app
+
+
+def _readiness(proxy: Served, *, verbose: bool) -> Response:
+    """Word the result as kube-apiserver words its own (``server/healthz``)."""
+    unready = proxy.unready
+    code = 500 if unready else 200
+    if not (verbose or unready):
+        return PlainTextResponse("ok")
+    named = {str(each.scope) for each in proxy.informers if each.named}
+    lines = [f"[+]informer {name} ok" for name in sorted(named - set(unready))]
+    lines += [f"[-]informer {name} failed: not synced or stalled" for name in unready]
+    lines.append(f"readyz check {'failed' if unready else 'passed'}")
+    return PlainTextResponse("\n".join(lines) + "\n", code)
+
+
+def _find(informers: Informers, informer_id: str) -> Informer:
+    for informer in informers:
+        if str(informer.scope) == informer_id:
+            return informer
+    raise HTTPException(404, f"no informer {informer_id}")
+
+
+def _status(proxy: Served) -> Status:
+    return Status(
+        version=__version__,
+        ready=not proxy.unready,
+        informers=[
+            InformerStatus(
+                id=str(each.scope),
+                named=each.named,
+                synced=each.view is not None,
+                resource_version=str(each.version),
+                objects=len(each.view.store) if each.view else 0,
+                raw_bytes=each.view.store.raw_bytes if each.view else 0,
+                staleness=round(each.staleness, 3),
+                watchers=each.watchers,
+                last_error=each.reflector.last_error,
+            )
+            for each in proxy.informers
+        ],
+    )

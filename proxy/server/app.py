@@ -1,0 +1,175 @@
+"""The read listener's ASGI app: parse, decide, answer or forward."""
+
+import asyncio
+import time
+
+from proxy.access.hosts import HostCheck
+from proxy.kube.errors import ApiError, Forbidden, Timeout
+from proxy.kube.options import parse_query
+from proxy.kube.requests import Request, parse_request, verb_of
+from proxy.reads.plan import Reason
+from proxy.reads.reader import Answer, Pending, Reader, Stream
+from proxy.server.exchange import ClientGoneError, Exchange, Headers, Receive, Scope, Send
+from proxy.server.stats import Stats
+from proxy.upstream.client import READ_TIMEOUT, Client
+from proxy.upstream.headers import request_headers, response_headers
+
+_STREAMING_SUBRESOURCES = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+_ERROR = (b"cache-status", b'kubecache; detail="error"')
+_NO_CACHE = (b"cache-control", b"no-cache, private")
+
+
+class ReadApp:
+    """Answers the Kubernetes API from informers, and forwards what they can't answer."""
+
+    def __init__(self, reader: Reader, client: Client, hosts: HostCheck, stats: Stats) -> None:
+        self._reader = reader
+        self._client = client
+        self._hosts = hosts
+        self._stats = stats
+        self._draining = asyncio.Event()
+
+    def drain(self) -> None:
+        """End the forwarded streams; watches end cleanly, so that clients watch again elsewhere."""
+        self._draining.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request and count it."""
+        started = time.perf_counter()
+        request = parse_request(
+            scope["method"], scope["raw_path"], scope["query_string"], scope["headers"]
+        )
+        exchange = Exchange(scope, receive, send)
+        source = "error"
+        try:
+            source = await self._serve(request, exchange)
+        except ApiError as error:
+            await exchange.fail(error, [_ERROR])
+        except ClientGoneError:
+            await exchange.abort()
+        verb = verb_of(request.method, request.target, watch=exchange.is_watch)
+        labels = self._stats.labels(request, verb, source, exchange.status)
+        self._stats.count(labels, exchange.status, time.perf_counter() - started)
+
+    async def _serve(self, request: Request, exchange: Exchange) -> str:
+        """Answer; returns the ``source`` label."""
+        if refusal := self._hosts.refuses(exchange.headers):
+            raise Forbidden(refusal)
+        outcome = self._reader.read(request)
+        if isinstance(outcome, Pending):
+            outcome = await self._reader.wait(request, outcome)
+        match outcome:
+            case Answer():
+                await self._answer(outcome, exchange)
+                return "cache"
+            case Stream():
+                await self._stream(outcome, exchange)
+                return "cache"
+            case Reason():
+                if request.only_if_cached:
+                    raise Timeout(f"no cached answer: {outcome.detail}")
+                await self._forward(request, outcome, exchange)
+                return "write" if outcome is Reason.METHOD else "live"
+
+    async def _answer(self, answer: Answer, exchange: Exchange) -> None:
+        await exchange.start(
+            answer.status,
+            [
+                (b"content-type", answer.content_type),
+                (b"content-length", b"%d" % answer.length),
+                *_hit(answer),
+            ],
+        )
+        last = b""
+        for part in answer.parts:
+            if last:
+                await exchange.write(last)
+                await asyncio.sleep(0)
+            last = part
+        await exchange.finish(last)
+
+    async def _stream(self, stream: Stream, exchange: Exchange) -> None:
+        """Send a cached watch; headers go out before the first event."""
+        exchange.skip_body()
+        exchange.is_watch = True
+        await exchange.start(200, [(b"content-type", stream.content_type), *_hit(stream)])
+        stream.informer.watchers += 1
+        try:
+            await exchange.unless_gone(self._send_frames(stream, exchange))
+        finally:
+            stream.informer.watchers -= 1
+            stream.informer.touch()
+
+    async def _send_frames(self, stream: Stream, exchange: Exchange) -> None:
+        async for frames in stream.watch.frames():
+            await exchange.write(frames)
+        await exchange.finish()
+
+    async def _forward(self, request: Request, reason: Reason, exchange: Exchange) -> None:
+        """Pass a request and its answer through, unbuffered."""
+        if not _has_body(exchange.headers):
+            exchange.skip_body()
+        exchange.is_watch = _is_watch(request)
+        streams = exchange.is_watch or _is_streaming(request)
+        passing = self._pass_through(request, reason, exchange, None if streams else READ_TIMEOUT)
+        ended = await exchange.unless_gone(passing, until=self._draining if streams else None)
+        if not ended and exchange.is_watch and exchange.status:
+            await exchange.finish()
+        elif not ended:
+            await exchange.abort()
+
+    async def _pass_through(
+        self, request: Request, reason: Reason, exchange: Exchange, read_timeout: float | None
+    ) -> None:
+        async with self._client.open(
+            request.method,
+            request.raw_target,
+            request_headers(exchange.headers),
+            exchange.body() if _has_body(exchange.headers) else None,
+            read_timeout=read_timeout,
+        ) as response:
+            headers = response_headers(response.headers)
+            verb = verb_of(request.method, request.target, watch=exchange.is_watch)
+            labels = self._stats.labels(request, verb, "live", response.status)
+            self._stats.count_forward(reason, labels)
+            await exchange.start(response.status, [*headers, _forwarded(reason)])
+            async for chunk in response.chunks:
+                await exchange.write(chunk)
+        await exchange.finish()
+
+
+def _hit(answer: Answer | Stream) -> Headers:
+    """Headers of a cached answer: its age in whole seconds, and what it reflects."""
+    return [
+        _NO_CACHE,
+        (b"age", b"%d" % answer.informer.staleness),
+        (b"cache-status", b'kubecache; hit; detail="rv=%d"' % answer.version),
+    ]
+
+
+def _forwarded(reason: Reason) -> tuple[bytes, bytes]:
+    return b"cache-status", f'kubecache; fwd={reason.fwd}; detail="{reason.detail}"'.encode()
+
+
+def _has_body(headers: Headers) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
+        for name, value in headers
+    )
+
+
+def _is_watch(request: Request) -> bool:
+    """Tell whether the API server will take this for a watch; it knows a prefix for them too."""
+    if request.method != "GET":
+        return False
+    asked = parse_query(request.query).get("watch", "false").lower() not in ("false", "0")
+    named = request.target is not None and request.target.name
+    return "/watch/" in request.path or (asked and not named)
+
+
+def _is_streaming(request: Request) -> bool:
+    """Subresources that may stay silent for as long as they like (``longRunningFunc``)."""
+    return (
+        request.target is not None
+        and request.target.subresource.partition("/")[0] in _STREAMING_SUBRESOURCES
+    )

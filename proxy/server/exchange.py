@@ -1,0 +1,122 @@
+"""One HTTP exchange in ASGI terms: body in, answer out, and a client that may leave."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
+from typing import Any
+
+from proxy.kube.errors import ApiError
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+TRANSPORT = "kubecache.transport"
+"""ASGI extension in which the listener hands over the connection's transport."""
+
+SLOW_CLIENT = 60.0
+"""Seconds that a client may take to make room for the next part; then it is cut."""
+
+
+class ClientGoneError(Exception):
+    """The client closed the connection, or stopped reading."""
+
+
+class Exchange:
+    """Reads the request's body and sends the answer; ``status`` is 0 until that has begun."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.headers: Headers = scope["headers"]
+        self.status = 0
+        self.is_watch = False
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._body_read = asyncio.Event()
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the request's body as it arrives. Raises ClientGoneError when it breaks off."""
+        while not self._body_read.is_set():
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            if not message.get("more_body", False):
+                self._body_read.set()
+            if chunk := message.get("body", b""):
+                yield chunk
+
+    def skip_body(self) -> None:
+        """Declare that nobody will ask for the body."""
+        self._body_read.set()
+
+    async def start(self, status: int, headers: Headers) -> None:
+        """Send the status and the headers."""
+        self.status = status
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": list(headers)}
+        )
+
+    async def write(self, part: bytes) -> None:
+        """Send a part of the body; waits while the client is slow, but not for ever."""
+        try:
+            async with asyncio.timeout(SLOW_CLIENT):
+                await self._send({"type": "http.response.body", "body": part, "more_body": True})
+        except TimeoutError:
+            raise ClientGoneError from None
+
+    async def finish(self, part: bytes = b"") -> None:
+        """Send the last part of the body."""
+        await self._send({"type": "http.response.body", "body": part, "more_body": False})
+
+    async def abort(self) -> None:
+        """Close the connection at once, so that the client sees the answer break off."""
+        transport: asyncio.Transport = self._scope["extensions"][TRANSPORT]["transport"]
+        transport.abort()
+        await asyncio.sleep(0)  # the server learns of it
+
+    async def fail(self, error: ApiError, headers: Headers) -> None:
+        """Answer with a Status; one that has begun already breaks off."""
+        if self.status:
+            await self.abort()
+            return
+        body = error.status_body()
+        own = [
+            (b"content-type", b"application/json"),
+            (b"cache-control", b"no-cache, private"),
+            (b"content-length", b"%d" % len(body)),
+            *headers,
+        ]
+        if error.retry_after is not None:
+            own.append((b"retry-after", b"%d" % error.retry_after))
+        await self.start(error.code, own)
+        await self.finish(body)
+
+    async def unless_gone(
+        self, work: Coroutine[Any, Any, None], until: asyncio.Event | None = None
+    ) -> bool:
+        """Do *work*, but stop when the client leaves (ClientGoneError) or *until* is set.
+
+        Returns whether the work came to its end.
+        """
+        task = asyncio.create_task(work, name="exchange")
+        gone = asyncio.create_task(self._gone(), name="client gone")
+        ended = asyncio.create_task((until or asyncio.Event()).wait(), name="drain")
+        try:
+            await asyncio.wait({task, gone, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                await task
+                return True
+            if gone.done():
+                raise ClientGoneError
+            return False
+        finally:
+            for each in (task, gone, ended):
+                each.cancel()
+            await asyncio.gather(task, gone, ended, return_exceptions=True)
+
+    async def _gone(self) -> None:
+        """Wait for the end of the connection; the body belongs to whoever reads it."""
+        await self._body_read.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass

@@ -1,0 +1,131 @@
+"""Prometheus metrics, collected from the rooms' plain counters at scrape time.
+
+Names and labels are public; ``docs/metrics.md`` lists them.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from proxy.cache.informer import Informer
+from proxy.cache.informers import Informers
+from proxy.server.stats import BUCKETS, Histogram, Stats
+
+_SCOPE = ("group", "version", "resource", "namespace")
+
+
+class ProxyCollector(Collector):
+    """Turns counters and informers into metric families."""
+
+    def __init__(self, stats: Stats, informers: Informers) -> None:
+        self._stats = stats
+        self._informers = informers
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families."""
+        yield from self._requests()
+        yield from _informer_gauges(list(self._informers))
+        yield from _informer_counters(list(self._informers))
+
+    def _requests(self) -> Iterator[Metric]:
+        labels = ("verb", "group", "resource", "source")
+        requests = CounterMetricFamily(
+            "kubecache_requests",
+            "Requests by where their answer came from.",
+            labels=(*labels, "code"),
+        )
+        for (request, code), count in self._stats.requests.items():
+            requests.add_metric((*request, str(code)), count)
+        yield requests
+        durations = HistogramMetricFamily(
+            "kubecache_request_duration_seconds",
+            "Seconds from a request's headers to the end of its answer.",
+            labels=labels,
+        )
+        for request, histogram in self._stats.durations.items():
+            durations.add_metric(request, _cumulative(histogram), histogram.sum)
+        yield durations
+        forwards = CounterMetricFamily(
+            "kubecache_cache_forwards",
+            "Requests sent to the API server, by the reason why no informer answered.",
+            labels=("reason", "group", "resource"),
+        )
+        for (reason, group, resource), count in self._stats.forwards.items():
+            forwards.add_metric((reason.detail, group, resource), count)
+        yield forwards
+
+
+def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
+    total = 0
+    buckets = []
+    for bound, count in zip((*BUCKETS, float("inf")), histogram.counts, strict=True):
+        total += count
+        buckets.append(("+Inf" if bound == float("inf") else str(bound), float(total)))
+    return buckets
+
+
+def _informer_gauges(informers: Iterable[Informer]) -> Iterator[Metric]:
+    gauges = {
+        name: GaugeMetricFamily(f"kubecache_{name}", text, labels=_SCOPE)
+        for name, text in (
+            ("informer_synced", "1 once the informer holds a complete state."),
+            ("informer_resource_version", "Newest resourceVersion that the informer holds."),
+            ("informer_objects", "Objects that the informer holds."),
+            ("staleness_seconds", "Seconds since the informer was last proven current."),
+            ("watchers", "Watches that the informer serves now."),
+        )
+    }
+    size = GaugeMetricFamily(
+        "kubecache_informer_bytes", "Bytes of the objects held.", labels=(*_SCOPE, "kind")
+    )
+    for informer in informers:
+        scope = _scope(informer)
+        store = informer.view.store if informer.view else None
+        gauges["informer_synced"].add_metric(scope, float(store is not None))
+        gauges["informer_resource_version"].add_metric(scope, informer.version)
+        gauges["informer_objects"].add_metric(scope, len(store) if store else 0)
+        gauges["staleness_seconds"].add_metric(scope, informer.staleness)
+        gauges["watchers"].add_metric(scope, informer.watchers)
+        size.add_metric((*scope, "raw"), store.raw_bytes if store else 0)
+    yield from gauges.values()
+    yield size
+
+
+def _informer_counters(informers: Iterable[Informer]) -> Iterator[Metric]:
+    relists = CounterMetricFamily(
+        "kubecache_informer_relists", "Complete lists, by reason.", labels=(*_SCOPE, "reason")
+    )
+    restarts = CounterMetricFamily(
+        "kubecache_informer_restarts", "Watches resumed, by reason.", labels=(*_SCOPE, "reason")
+    )
+    events = CounterMetricFamily(
+        "kubecache_informer_watch_events", "Events applied, by type.", labels=(*_SCOPE, "type")
+    )
+    for informer in informers:
+        scope = _scope(informer)
+        for reason, count in informer.reflector.relists.items():
+            relists.add_metric((*scope, reason), count)
+        for reason, count in informer.reflector.restarts.items():
+            restarts.add_metric((*scope, reason), count)
+        for event_type, count in informer.events.items():
+            events.add_metric((*scope, event_type), count)
+    yield from (relists, restarts, events)
+
+
+def _scope(informer: Informer) -> tuple[str, str, str, str]:
+    resource = informer.scope.resource
+    return resource.group, resource.version, resource.plural, informer.scope.namespace
+
+
+def render(stats: Stats, informers: Informers) -> bytes:
+    """Render all metrics in Prometheus' text format."""
+    registry = CollectorRegistry()
+    registry.register(ProxyCollector(stats, informers))
+    return generate_latest(registry)

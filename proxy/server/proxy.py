@@ -1,0 +1,85 @@
+"""The whole proxy, put together: credentials, informers, the two listeners, start and stop."""
+
+import asyncio
+import logging
+
+from proxy.access.hosts import HostCheck
+from proxy.cache.backoff import Backoff
+from proxy.cache.informer import Scope
+from proxy.cache.informers import Informers, Policy
+from proxy.kube.errors import ApiError
+from proxy.reads.reader import Reader
+from proxy.server.admin import admin_app
+from proxy.server.app import ReadApp
+from proxy.server.listener import Listener
+from proxy.server.settings import ResourceSettings, Settings
+from proxy.server.stats import Stats
+from proxy.upstream.client import Client
+from proxy.upstream.credentials import Credentials
+from proxy.upstream.discovery import resolve
+from proxy.upstream.listwatch import ListWatch
+
+log = logging.getLogger(__name__)
+
+
+class Proxy:
+    """One proxy in front of one API server; ``start`` returns once both listeners are open."""
+
+    def __init__(self, settings: Settings, credentials: Credentials) -> None:
+        self._settings = settings
+        self._client = Client(credentials)
+        cache = settings.cache
+        self.informers = Informers(
+            lambda scope: ListWatch(self._client, scope),
+            Policy(
+                thresholds=cache.on_demand.thresholds,
+                idle_ttl=cache.idle_ttl,
+                own_namespace=credentials.namespace,
+            ),
+        )
+        self.stats = Stats()
+        self.unresolved: set[str] = {each.resource for each in cache.resources}
+        reader = Reader(self.informers, lambda: credentials.last_authorization)
+        hosts = HostCheck("localhost" if settings.listen.path else settings.listen.host)
+        self._app = ReadApp(reader, self._client, hosts, self.stats)
+        self.read_listener = Listener(self._app, settings.listen)
+        self.admin_listener = Listener(admin_app(self), settings.admin)
+        self._naming: list[asyncio.Task[None]] = []
+
+    @property
+    def unready(self) -> list[str]:
+        """The named resources that can't be served from an informer now."""
+        return [*sorted(self.unresolved), *(str(each.scope) for each in self.informers.unready)]
+
+    async def start(self) -> None:
+        """Open the listeners and start the named informers. Raises OSError."""
+        self.informers.start()
+        await self.admin_listener.open()
+        await self.read_listener.open()
+        self._naming = [
+            asyncio.create_task(self._name(each), name=f"resolve {each.resource}")
+            for each in self._settings.cache.resources
+        ]
+
+    async def _name(self, wanted: ResourceSettings) -> None:
+        """Find out which resource a setting names, however long the API server is away."""
+        backoff = Backoff()
+        while True:
+            try:
+                resource = await resolve(self._client, wanted.resource)
+                break
+            except ApiError as error:
+                log.warning("resource %s: %s", wanted.resource, error)
+                await asyncio.sleep(backoff.next())
+        for namespace in wanted.namespaces or ("",):
+            self.informers.name(Scope(resource, namespace))
+        self.unresolved.discard(wanted.resource)
+
+    async def stop(self) -> None:
+        """End watches cleanly, let requests finish, close everything."""
+        for task in self._naming:
+            task.cancel()
+        self._app.drain()
+        await asyncio.gather(self.read_listener.close(), self.informers.stop())
+        await self.admin_listener.close()
+        await self._client.close()

@@ -1,0 +1,133 @@
+"""The door to the API server: one pool of connections, bytes untouched in both directions.
+
+Nothing is decompressed, redirected or retried here, and library errors leave as API errors.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import NamedTuple
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from proxy.kube.errors import ApiError, ServiceUnavailable, Timeout, from_status
+from proxy.upstream.credentials import Credentials
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds for TCP and TLS."""
+
+READ_TIMEOUT = 65.0
+"""Seconds without a byte of an answer. The API server ends ordinary requests after 60 s
+(``--request-timeout``), so a longer silence is a stuck one."""
+
+KEEPALIVE = 30.0
+"""Seconds an idle connection is kept; kube-apiserver would keep it longer (HTTP/1.1: 3 min)."""
+
+BUFFER = 256 * 1024
+"""Bytes read ahead of a slow client, per connection."""
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Response(NamedTuple):
+    """An answer whose body is still to come."""
+
+    status: int
+    headers: Headers
+    chunks: AsyncIterator[bytes]
+
+    async def body(self) -> bytes:
+        """Read the body to its end."""
+        return b"".join([chunk async for chunk in self.chunks])
+
+
+class Client:
+    """Sends requests to one API server; ``close`` ends its connections."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.credentials = credentials
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, ssl=credentials.ssl or False, keepalive_timeout=KEEPALIVE
+            ),
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=BUFFER,
+            max_line_size=64 * 1024,
+            max_field_size=64 * 1024,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        )
+        # aiohttp sends a PUT or DELETE again when a pooled connection breaks: a write would be
+        # repeated, its body lost. There is no public switch.
+        self._session._retry_connection = False
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        target: str,
+        headers: Headers = (),
+        body: AsyncIterator[bytes] | None = None,
+        *,
+        read_timeout: float | None = READ_TIMEOUT,
+    ) -> AsyncIterator[Response]:
+        """Send a request and yield its answer; *target* is a raw path and query.
+
+        Without an Authorization header the proxy's own credentials are used. Raises
+        ServiceUnavailable when nothing was sent, Timeout when the outcome is unknown; both also
+        while the body is read.
+        """
+        values = CIMultiDict(
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in headers
+        )
+        if "authorization" not in values and (own := await self.credentials.authorization()):
+            values["Authorization"] = own
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_TIMEOUT, sock_read=read_timeout
+        )
+        with _translated(method):
+            async with self._session.request(
+                method,
+                URL(self.credentials.server + target, encoded=True),
+                headers=values,
+                data=body,
+                allow_redirects=False,
+                timeout=timeout,
+                server_hostname=self.credentials.server_hostname,
+                proxy=self.credentials.proxy,
+            ) as response:
+                yield Response(response.status, response.raw_headers, response.content.iter_any())
+
+    async def get(self, target: str) -> bytes:
+        """Get a JSON body whole. Raises ApiError for anything but 200."""
+        headers = ((b"Accept", b"application/json"), (b"Accept-Encoding", b"identity"))
+        async with self.open("GET", target, headers) as response:
+            body = await response.body()
+        if response.status != 200:
+            raise from_status(response.status, body)
+        return body
+
+
+@contextmanager
+def _translated(method: str) -> Iterator[None]:
+    """Turn the library's errors into API errors, by whether the request may have had an effect."""
+    try:
+        yield
+    except aiohttp.ClientConnectorError as error:
+        raise ServiceUnavailable(
+            f"the API server can't be reached: {error.strerror or error}", retry_after=1
+        ) from error
+    except (TimeoutError, aiohttp.ClientError, ConnectionError) as error:
+        raise _broken(method, error) from error
+
+
+def _broken(method: str, error: Exception) -> ApiError:
+    what = "did not answer in time" if isinstance(error, TimeoutError) else "closed the connection"
+    if method in ("GET", "HEAD", "OPTIONS"):
+        return ServiceUnavailable(f"the API server {what}", retry_after=1)
+    return Timeout(f"the API server {what}: the request may or may not have taken effect")

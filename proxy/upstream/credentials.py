@@ -1,0 +1,110 @@
+"""Who the proxy is at the API server: a kubeconfig or the pod's service account.
+
+Loading, exec plugins, OIDC and token files are kubernetes_asyncio's.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from pathlib import Path
+
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config.config_exception import ConfigException
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+
+REFRESH = 60.0
+"""Seconds after which a token is read again (client-go's token file cache: one minute)."""
+
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+log = logging.getLogger(__name__)
+
+
+class CredentialsError(Exception):
+    """The kubeconfig or the service account can't be used."""
+
+
+class Credentials:
+    """Server address, TLS and the current Authorization value; made by ``load``."""
+
+    def __init__(
+        self, configuration: Configuration, loader: KubeConfigLoader | None, namespace: str
+    ) -> None:
+        self.server: str = (configuration.host or "").rstrip("/")
+        self.namespace = namespace
+        self.server_hostname: str | None = configuration.tls_server_name
+        self.proxy: str | None = configuration.proxy
+        self.ssl = _ssl_context(configuration)
+        self._configuration = configuration
+        self._loader = loader
+        self._refreshed = time.monotonic()
+        self._lock = asyncio.Lock()
+        self._authorization = ""
+
+    async def authorization(self) -> str:
+        """Return the Authorization value to use now, or "" for none; tokens rotate underneath."""
+        async with self._lock:
+            if self._loader is not None and time.monotonic() - self._refreshed > REFRESH:
+                self._refreshed = time.monotonic()
+                await self._reload(self._loader)
+            value = await self._configuration.get_api_key_with_prefix("BearerToken")
+            self._authorization = (value or "").strip()
+        return self._authorization
+
+    @property
+    def last_authorization(self) -> str:
+        """The value that was used last: what a client of the same identity shows."""
+        return self._authorization
+
+    async def _reload(self, loader: KubeConfigLoader) -> None:
+        """Ask token files and plugins again; a failure leaves the old token in use."""
+        try:
+            await loader.load_and_set(self._configuration)
+        except Exception as error:
+            log.warning("credentials were not refreshed: %s", error)
+
+
+async def load(kubeconfig: str | None, context: str | None) -> Credentials:
+    """Load a kubeconfig, or with None the service account of the pod.
+
+    Raises CredentialsError.
+    """
+    configuration = Configuration()
+    try:
+        if kubeconfig is None:
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            credentials = Credentials(configuration, None, _pod_namespace())
+        else:
+            loader = await config.load_kube_config(
+                config_file=kubeconfig,
+                context=context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+            current = loader.current_context or {}
+            namespace = current.get("context", {}).get("namespace", "")
+            credentials = Credentials(configuration, loader, namespace)
+        await credentials.authorization()
+    except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+        raise CredentialsError(str(error)) from error
+    return credentials
+
+
+def _pod_namespace() -> str:
+    return _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.exists() else ""
+
+
+def _ssl_context(configuration: Configuration) -> ssl.SSLContext | None:
+    if not (configuration.host or "").startswith("https:"):
+        return None
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    # Cluster CAs often lack extensions that Python 3.13 began to demand and Go doesn't.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    return context

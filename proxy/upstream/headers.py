@@ -1,0 +1,44 @@
+"""Which headers travel on, in each direction."""
+
+from collections.abc import Iterable
+
+Headers = list[tuple[bytes, bytes]]
+
+# RFC 9110 §7.6.1, and what this hop's client library sets itself.
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+_REQUEST_ONLY = frozenset({b"host", b"expect"})
+# The proxy's own request headers, which mean nothing further up.
+_OWN = frozenset({b"x-kubecache-read"})
+
+
+def request_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Choose the request headers to send upstream."""
+    return _without(headers, _REQUEST_ONLY | _OWN)
+
+
+def response_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Choose the answer's headers to send on to the client."""
+    return _without(headers, frozenset({b"date"}))
+
+
+def _without(headers: Iterable[tuple[bytes, bytes]], more: frozenset[bytes]) -> Headers:
+    kept = [(name.lower(), value) for name, value in headers]
+    named = {
+        token.strip().lower()
+        for name, value in kept
+        if name == b"connection"
+        for token in value.split(b",")
+    }
+    return [(name, value) for name, value in kept if name not in _HOP_BY_HOP | more | named]

@@ -1,1 +1,0 @@
-"""Requests that go through to the API server."""

@@ -28,7 +28,7 @@ test: lint type ## everything: lint, types, unit and integration tests
 lint: $(READY) ## ruff and the import order
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: $(READY) ## let ruff fix and format
 	@$(BIN)/ruff check --fix

@@ -20,8 +20,8 @@ from proxy.forms.objects import Object
 from proxy.kube.resources import Resource
 
 STALLED = 90.0
-"""Seconds without proof of currency after which an informer counts as stalled: a bookmark period
-(60 s), the silence that is tolerated after it, and a reconnect."""
+"""Seconds without a sign of the API server after which an informer counts as stalled: the silence
+after which a watch is given up (70 s), and time to reconnect."""
 
 
 class Scope(NamedTuple):
@@ -75,6 +75,7 @@ class Informer:
         self.last_used = clock()
         self._clock = clock
         self._proven = clock()
+        self._heard = clock()
 
     def __repr__(self) -> str:
         state = f"at {self.version}" if self.view else "unsynced"
@@ -93,7 +94,7 @@ class Informer:
     @property
     def is_ready(self) -> bool:
         """Synced, and not stalled."""
-        return self.view is not None and self.staleness < STALLED
+        return self.view is not None and self._clock() - self._heard < STALLED
 
     def touch(self) -> None:
         """Note that somebody reads from it."""
@@ -140,6 +141,10 @@ class Informer:
         self._synced_view().store.version = version
         self._prove()
 
+    def contact(self) -> None:
+        """Note that the API server answers; a resource without bookmarks may be silent for long."""
+        self._heard = self._clock()
+
     def rewind(self) -> None:
         """Drop a state whose versions the API server no longer knows."""
         self.drop(Ending.REWOUND)
@@ -157,5 +162,5 @@ class Informer:
         return self.view
 
     def _prove(self) -> None:
-        self._proven = self._clock()
+        self._proven = self._heard = self._clock()
         self.signal.ring()

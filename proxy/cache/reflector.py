@@ -69,6 +69,9 @@ class Sink(Protocol):
     def bookmark(self, version: int) -> None:
         """Note that nothing else happened up to *version*."""
 
+    def contact(self) -> None:
+        """Note that the API server answers."""
+
     def rewind(self) -> None:
         """Forget everything: the API server's history went back."""
 
@@ -126,10 +129,10 @@ State = Unsynced | Syncing | Disconnected | Streaming
 
 
 class RefusedError(Exception):
-    """The API server doesn't let this resource be listed and watched, or doesn't have it."""
+    """The resource can't be cached: not allowed, not there, or in a shape that isn't known."""
 
-    def __init__(self, cause: ApiError) -> None:
-        super().__init__(cause.message)
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
         self.cause = cause
 
 
@@ -144,6 +147,8 @@ class Recovery(NamedTuple):
 def after_failure(state: State, error: Exception) -> Recovery:
     """Decide what a failure in *state* leads to. Raises RefusedError when retrying can't help."""
     if isinstance(error, Forbidden | NotFound | MethodNotAllowed):
+        raise RefusedError(error)
+    if isinstance(error, UnknownLayoutError) and isinstance(state, Unsynced | Syncing):
         raise RefusedError(error)
     if isinstance(state, Unsynced):
         return Recovery(state, True, _retry_after(error))
@@ -269,6 +274,7 @@ class Reflector:
         if await self._source.current_version() < self._sink.version:
             self._sink.rewind()
             return Unsynced(Reason.REWOUND)
+        self._sink.contact()
         self.restarts[state.reason] += 1
         return self._streaming(state.form)
 

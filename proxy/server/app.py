@@ -40,19 +40,19 @@ class ReadApp:
             scope["method"], scope["raw_path"], scope["query_string"], scope["headers"]
         )
         exchange = Exchange(scope, receive, send)
-        source = "error"
         try:
-            source = await self._serve(request, exchange)
+            await self._serve(request, exchange)
         except ApiError as error:
+            exchange.source = "error"
             await exchange.fail(error, [_ERROR])
         except ClientGoneError:
             await exchange.abort()
         verb = verb_of(request.method, request.target, watch=exchange.is_watch)
-        labels = self._stats.labels(request, verb, source, exchange.status)
+        labels = self._stats.labels(request, verb, exchange.source, exchange.status)
         self._stats.count(labels, exchange.status, time.perf_counter() - started)
 
-    async def _serve(self, request: Request, exchange: Exchange) -> str:
-        """Answer; returns the ``source`` label."""
+    async def _serve(self, request: Request, exchange: Exchange) -> None:
+        """Decide and answer."""
         if refusal := self._hosts.refuses(exchange.headers):
             raise Forbidden(refusal)
         outcome = self._reader.read(request)
@@ -61,15 +61,13 @@ class ReadApp:
         match outcome:
             case Answer():
                 await self._answer(outcome, exchange)
-                return "cache"
             case Stream():
                 await self._stream(outcome, exchange)
-                return "cache"
             case Reason():
                 if request.only_if_cached:
                     raise Timeout(f"no cached answer: {outcome.detail}")
+                exchange.source = "write" if outcome is Reason.METHOD else "live"
                 await self._forward(request, outcome, exchange)
-                return "write" if outcome is Reason.METHOD else "live"
 
     async def _answer(self, answer: Answer, exchange: Exchange) -> None:
         await exchange.start(
@@ -130,7 +128,7 @@ class ReadApp:
         ) as response:
             headers = response_headers(response.headers)
             verb = verb_of(request.method, request.target, watch=exchange.is_watch)
-            labels = self._stats.labels(request, verb, "live", response.status)
+            labels = self._stats.labels(request, verb, exchange.source, response.status)
             self._stats.count_forward(reason, labels)
             await exchange.start(response.status, [*headers, _forwarded(reason)])
             async for chunk in response.chunks:

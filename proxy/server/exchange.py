@@ -24,12 +24,16 @@ class ClientGoneError(Exception):
 
 
 class Exchange:
-    """Reads the request's body and sends the answer; ``status`` is 0 until that has begun."""
+    """Reads the request's body and sends the answer; ``status`` is 0 until that has begun.
+
+    ``source`` and ``is_watch`` are what the request is counted as.
+    """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.headers: Headers = scope["headers"]
         self.status = 0
         self.is_watch = False
+        self.source = "cache"
         self._scope = scope
         self._receive = receive
         self._send = send

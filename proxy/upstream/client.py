@@ -48,9 +48,7 @@ class Client:
     def __init__(self, credentials: Credentials) -> None:
         self.credentials = credentials
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, ssl=credentials.ssl or False, keepalive_timeout=KEEPALIVE
-            ),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=BUFFER,
@@ -85,8 +83,11 @@ class Client:
         values = CIMultiDict(
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in headers
         )
-        if "authorization" not in values and (own := await self.credentials.authorization()):
-            values["Authorization"] = own
+        ssl = self.credentials.ssl_anonymous
+        if "authorization" not in values:
+            ssl = self.credentials.ssl
+            if own := await self.credentials.authorization():
+                values["Authorization"] = own
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_TIMEOUT, sock_read=read_timeout
         )
@@ -98,6 +99,7 @@ class Client:
                 data=body,
                 allow_redirects=False,
                 timeout=timeout,
+                ssl=ssl or False,
                 server_hostname=self.credentials.server_hostname,
                 proxy=self.credentials.proxy,
             ) as response:

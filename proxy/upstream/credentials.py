@@ -27,7 +27,11 @@ class CredentialsError(Exception):
 
 
 class Credentials:
-    """Server address, TLS and the current Authorization value; made by ``load``."""
+    """Server address, TLS and the current Authorization value; made by ``load``.
+
+    ``ssl_anonymous`` lacks the client certificate: at the API server a certificate would win over
+    the token that a client shows.
+    """
 
     def __init__(
         self, configuration: Configuration, loader: KubeConfigLoader | None, namespace: str
@@ -36,7 +40,8 @@ class Credentials:
         self.namespace = namespace
         self.server_hostname: str | None = configuration.tls_server_name
         self.proxy: str | None = configuration.proxy
-        self.ssl = _ssl_context(configuration)
+        self.ssl = _ssl_context(configuration, certificate=True)
+        self.ssl_anonymous = _ssl_context(configuration, certificate=False)
         self._configuration = configuration
         self._loader = loader
         self._refreshed = time.monotonic()
@@ -96,7 +101,7 @@ def _pod_namespace() -> str:
     return _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.exists() else ""
 
 
-def _ssl_context(configuration: Configuration) -> ssl.SSLContext | None:
+def _ssl_context(configuration: Configuration, *, certificate: bool) -> ssl.SSLContext | None:
     if not (configuration.host or "").startswith("https:"):
         return None
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
@@ -105,6 +110,6 @@ def _ssl_context(configuration: Configuration) -> ssl.SSLContext | None:
     if not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if configuration.cert_file:
+    if configuration.cert_file and certificate:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
     return context

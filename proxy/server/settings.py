@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     YamlConfigSettingsSource,
@@ -68,7 +69,7 @@ def _parse_resource(value: object) -> object:
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(ge=0)]
-ListenAddress = Annotated[Address, BeforeValidator(parse_address)]
+ListenAddress = Annotated[Address, NoDecode, BeforeValidator(parse_address)]
 
 
 class _Section(BaseModel):

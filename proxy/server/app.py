@@ -9,8 +9,9 @@ from proxy.kube.options import parse_query
 from proxy.kube.requests import Request, parse_request, verb_of
 from proxy.reads.plan import Reason
 from proxy.reads.reader import Answer, Pending, Reader, Stream
-from proxy.server.exchange import ClientGoneError, Exchange, Headers, Receive, Scope, Send
+from proxy.server.exchange import ClientGoneError, Exchange, Headers, Receive, Scope, Send, race
 from proxy.server.stats import Stats
+from proxy.upstream import tunnel
 from proxy.upstream.client import READ_TIMEOUT, Client
 from proxy.upstream.headers import request_headers, response_headers
 
@@ -55,6 +56,9 @@ class ReadApp:
         """Decide and answer."""
         if refusal := self._hosts.refuses(exchange.headers):
             raise Forbidden(refusal)
+        if exchange.wants_upgrade:
+            await self._tunnel(request, exchange)
+            return
         outcome = self._reader.read(request)
         if isinstance(outcome, Pending):
             outcome = await self._reader.wait(request, outcome)
@@ -115,6 +119,23 @@ class ReadApp:
             await exchange.finish()
         elif not ended:
             await exchange.abort()
+
+    async def _tunnel(self, request: Request, exchange: Exchange) -> None:
+        """Connect the client with the API server byte by byte."""
+        exchange.source = "tunnel"
+        own = request.authorization is None
+        credentials = self._client.credentials
+        authorization = await credentials.authorization() if own else ""
+        upstream = await tunnel.connect(credentials, own=own)
+        headers = [pair for pair in exchange.headers if pair[0] != b"x-kubecache-read"]
+        upstream[1].write(
+            tunnel.request_head(
+                credentials, request.method, request.raw_target, headers, authorization
+            )
+        )
+        exchange.status = 101
+        client = exchange.connection.take_over()
+        await race(tunnel.splice(client, upstream), None, self._draining)
 
     async def _pass_through(
         self, request: Request, reason: Reason, exchange: Exchange, read_timeout: float | None

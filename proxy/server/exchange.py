@@ -5,15 +5,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mutab
 from typing import Any
 
 from proxy.kube.errors import ApiError
+from proxy.server.protocol import CONNECTION, Protocol
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
-
-TRANSPORT = "kubecache.transport"
-"""ASGI extension in which the listener hands over the connection's transport."""
 
 SLOW_CLIENT = 60.0
 """Seconds that a client may take to make room for the next part; then it is cut."""
@@ -34,7 +32,9 @@ class Exchange:
         self.status = 0
         self.is_watch = False
         self.source = "cache"
-        self._scope = scope
+        extension = scope["extensions"][CONNECTION]
+        self.connection: Protocol = extension["protocol"]
+        self.wants_upgrade: bool = extension["upgrade"]
         self._receive = receive
         self._send = send
         self._body_read = asyncio.Event()
@@ -75,8 +75,7 @@ class Exchange:
 
     async def abort(self) -> None:
         """Close the connection at once, so that the client sees the answer break off."""
-        transport: asyncio.Transport = self._scope["extensions"][TRANSPORT]["transport"]
-        transport.abort()
+        self.connection.abort()
         await asyncio.sleep(0)  # the server learns of it
 
     async def fail(self, error: ApiError, headers: Headers) -> None:
@@ -103,24 +102,36 @@ class Exchange:
 
         Returns whether the work came to its end.
         """
-        task = asyncio.create_task(work, name="exchange")
         gone = asyncio.create_task(self._gone(), name="client gone")
-        ended = asyncio.create_task((until or asyncio.Event()).wait(), name="drain")
-        try:
-            await asyncio.wait({task, gone, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                await task
-                return True
-            if gone.done():
-                raise ClientGoneError
-            return False
-        finally:
-            for each in (task, gone, ended):
-                each.cancel()
-            await asyncio.gather(task, gone, ended, return_exceptions=True)
+        finished = await race(work, gone, until)
+        if not finished and not gone.cancelled():
+            raise ClientGoneError
+        return finished
 
     async def _gone(self) -> None:
         """Wait for the end of the connection; the body belongs to whoever reads it."""
         await self._body_read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+async def race(
+    work: Coroutine[Any, Any, None], gone: asyncio.Task[None] | None, until: asyncio.Event | None
+) -> bool:
+    """Do *work* until *gone* ends or *until* is set; whatever is not done then is cancelled.
+
+    Returns whether the work came to its end; its errors are raised.
+    """
+    task = asyncio.create_task(work, name="exchange")
+    drained = asyncio.create_task(until.wait(), name="drain") if until is not None else None
+    racers = [each for each in (task, gone, drained) if each is not None]
+    try:
+        await asyncio.wait(racers, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            await task
+            return True
+        return False
+    finally:
+        for each in racers:
+            each.cancel()
+        await asyncio.gather(*racers, return_exceptions=True)

@@ -7,22 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from proxy.server.exchange import TRANSPORT
+from proxy.server.protocol import Protocol
 from proxy.server.settings import Address
 
 GRACE = 8.0
 """Seconds that requests may still take once a listener closes."""
-
-
-class Protocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 protocol, with the transport handed to the app."""
-
-    def on_message_begin(self) -> None:
-        """Prepare the scope of a request."""
-        super().on_message_begin()
-        self.scope["extensions"] = {TRANSPORT: {"transport": self.transport}}
 
 
 class Listener(uvicorn.Server):

@@ -1,0 +1,84 @@
+"""Raw byte tunnels for requests that upgrade: exec, attach, port-forward, WebSocket watches.
+
+The request goes upstream as it came, then both directions are copied until both have ended.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from proxy.kube.errors import ServiceUnavailable
+from proxy.upstream.client import CONNECT_TIMEOUT
+from proxy.upstream.credentials import Credentials
+
+_CHUNK = 64 * 1024
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+async def connect(credentials: Credentials, *, own: bool) -> Streams:
+    """Open a connection to the API server, as the proxy (*own*) or without its certificate.
+
+    Raises ServiceUnavailable.
+    """
+    server = urlsplit(credentials.server)
+    secure = server.scheme == "https"
+    context = credentials.ssl if own else credentials.ssl_anonymous
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            return await asyncio.open_connection(
+                server.hostname,
+                server.port or (443 if secure else 80),
+                ssl=context,
+                server_hostname=(credentials.server_hostname or server.hostname)
+                if secure
+                else None,
+                limit=_CHUNK,
+            )
+    except (OSError, TimeoutError, ssl.SSLError) as error:
+        raise ServiceUnavailable(
+            f"the API server can't be reached: {error}", retry_after=1
+        ) from error
+
+
+def request_head(
+    credentials: Credentials, method: str, target: str, headers: Headers, authorization: str
+) -> bytes:
+    """Encode the request line and the headers.
+
+    ``Connection`` gains "close": an answer other than 101 then ends with the connection, so that
+    nothing can follow it through the tunnel.
+    """
+    base = urlsplit(credentials.server)
+    kept = [(name, value) for name, value in headers if name not in (b"host", b"connection")]
+    kept += [(b"host", base.netloc.encode()), (b"connection", b"Upgrade, close")]
+    if authorization:
+        kept.append((b"authorization", authorization.encode()))
+    line = f"{method} {base.path}{target} HTTP/1.1\r\n".encode("latin-1")
+    return line + b"".join(b"%s: %s\r\n" % pair for pair in kept) + b"\r\n"
+
+
+async def splice(client: Streams, upstream: Streams) -> None:
+    """Copy both directions until both have ended; a broken one ends the other."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_copy(client[0], upstream[1]), name="tunnel up")
+            group.create_task(_copy(upstream[0], client[1]), name="tunnel down")
+    except* OSError:
+        pass  # one side is gone, and with it the tunnel
+    finally:
+        for _, writer in (client, upstream):
+            writer.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy with backpressure, then pass the end on; TLS can't be half closed, so it's closed."""
+    while chunk := await reader.read(_CHUNK):
+        writer.write(chunk)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+    else:
+        writer.close()

@@ -60,7 +60,8 @@ class Form(Protocol):
     """The API server has marked the end of initial events, so it offers WatchList."""
     namespace_selectable: bool
     field_labels: dict[str, int] | None
-    """Selectable fields beyond metadata to their place in ``Object.fields``; None: not known."""
+    """Selectable fields beyond metadata, to their place in ``Object.fields``; None where it isn't
+    known which ones there are."""
 
     def decode_page(self, body: bytes) -> Page:
         """Decode a page of a list."""

@@ -20,7 +20,7 @@ from proxy.forms.objects import Object, ObjectDecoder
 from proxy.kube import gojson
 from proxy.kube.errors import from_status
 from proxy.kube.resources import ResourceInfo
-from proxy.kube.selectable import metadata_namespace_selectable, selectable_fields
+from proxy.kube.selectable import knows_namespace, selectable_fields
 from proxy.kube.versions import parse_version
 
 _INITIAL_END = b'"annotations":{"k8s.io/initial-events-end":"true"}'
@@ -77,15 +77,17 @@ class JsonForm:
     def __init__(self, info: ResourceInfo, sample: bytes) -> None:
         resource = info.resource
         fields = selectable_fields(resource.group, resource.plural)
+        self._layout, kind = _read_layout(sample)
+        if fields is None and self._layout is Layout.UNSTRUCTURED:
+            fields = ()  # a custom resource
         self.namespaced = info.namespaced
-        self.namespace_selectable = metadata_namespace_selectable(
-            resource.group, resource.plural, namespaced=info.namespaced
+        self.namespace_selectable = info.namespaced and knows_namespace(
+            resource.group, resource.plural
         )
         self.field_labels = (
             None if fields is None else {field.label: n for n, field in enumerate(fields)}
         )
         self._objects = ObjectDecoder(fields or ())
-        self._layout, kind = _read_layout(sample)
         self._type_meta = (
             b'{"kind":' + gojson.encode(info.kind) + b',"apiVersion":'
             + gojson.encode(resource.group_version) + b","

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from proxy.kube.resources import object_key
-from proxy.kube.selectable import SelectableField, read_field
+from proxy.kube.selectable import SelectableField, field_text
 from proxy.kube.versions import parse_version
 
 
@@ -97,7 +97,7 @@ def _read(header: Any, field: SelectableField) -> str:
         for step in path:
             value = getattr(value, step, None)
         if value is not None and value != "":
-            return read_field(field, value)
+            return field_text(value)
     return field.default
 
 
@@ -121,6 +121,6 @@ def _members(tree: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     return [
         (name, leaf, None)
         if children is None
-        else (name, msgspec.defstruct(name, _members(children), gc=False) | None, None)  # type: ignore[operator]
+        else (name, msgspec.defstruct(name, _members(children), gc=False) | None, None)
         for name, children in tree.items()
     ]

@@ -80,11 +80,13 @@ def select_by(
 
 
 def _field_reader(form: Form, field: str) -> Callable[[Object], str] | None:
+    if form.field_labels is None:
+        return None
     if field == "metadata.name":
         return lambda found: found.name
     if field == "metadata.namespace" and form.namespace_selectable:
         return lambda found: found.namespace
-    place = (form.field_labels or {}).get(field)
+    place = form.field_labels.get(field)
     return None if place is None else lambda found: found.fields[place]
 
 

@@ -1,0 +1,117 @@
+"""Which fields the field selectors of built-in resources know, and how their values are read.
+
+The table is kube-apiserver's, scattered there over conversions and strategies
+(``AddFieldLabelConversionFunc``, ``ToSelectableFields``, ``GetAttrs``). Beside these every resource
+knows ``metadata.name``, and a namespaced one ``metadata.namespace``.
+"""
+
+from typing import NamedTuple
+
+Path = tuple[str, ...]
+
+
+class SelectableField(NamedTuple):
+    """A field label; its value is the first of *paths* that is set, else *default*."""
+
+    label: str
+    paths: tuple[Path, ...]
+    default: str = ""
+
+
+def _fields(*labels: str, **defaults: str) -> tuple[SelectableField, ...]:
+    """Fields whose label is their path; *defaults* by the label's last step."""
+    return tuple(
+        SelectableField(label, (tuple(label.split(".")),), defaults.get(label.split(".")[-1], ""))
+        for label in labels
+    )
+
+
+def _reference(label: str, member: str) -> tuple[SelectableField, ...]:
+    """The fields of an event's object reference, whose member differs between the versions."""
+    steps = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    return tuple(SelectableField(f"{label}.{step}", ((member, step),)) for step in steps)
+
+
+_BY_RESOURCE: dict[tuple[str, str], tuple[SelectableField, ...]] = {
+    ("", "pods"): (
+        *_fields(
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+            hostNetwork="false",
+        ),
+        SelectableField("spec.host", (("spec", "nodeName"),)),
+        SelectableField("status.podIPs", ()),  # accepted, and never set
+    ),
+    ("", "nodes"): _fields("spec.unschedulable", unschedulable="false"),
+    ("", "namespaces"): _fields("status.phase"),
+    ("", "secrets"): _fields("type"),
+    ("", "services"): _fields("spec.clusterIP", "spec.type"),
+    ("", "replicationcontrollers"): _fields("status.replicas", replicas="0"),
+    ("", "events"): (
+        *_reference("involvedObject", "involvedObject"),
+        *_fields("reason", "reportingComponent", "type"),
+        SelectableField("source", (("source", "component"), ("reportingComponent",))),
+    ),
+    ("events.k8s.io", "events"): (
+        *_reference("regarding", "regarding"),
+        *_fields("reason", "reportingController", "type"),
+        SelectableField("source", (("deprecatedSource", "component"), ("reportingController",))),
+    ),
+    ("batch", "jobs"): (SelectableField("status.successful", (("status", "succeeded"),), "0"),),
+    ("certificates.k8s.io", "certificatesigningrequests"): _fields("spec.signerName"),
+    ("certificates.k8s.io", "clustertrustbundles"): _fields("spec.signerName"),
+    ("certificates.k8s.io", "podcertificaterequests"): _fields(
+        "spec.signerName", "spec.podName", "spec.nodeName"
+    ),
+    ("resource.k8s.io", "resourceslices"): _fields("spec.nodeName", "spec.driver"),
+}
+
+# The other built-in resources of 1.34 to 1.37, which know no fields of their own.
+_PLAIN = {
+    "": "configmaps endpoints limitranges persistentvolumeclaims persistentvolumes podtemplates "
+    "resourcequotas serviceaccounts",
+    "admissionregistration.k8s.io": "mutatingadmissionpolicies mutatingadmissionpolicybindings "
+    "mutatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings "
+    "validatingwebhookconfigurations",
+    "apiextensions.k8s.io": "customresourcedefinitions",
+    "apiregistration.k8s.io": "apiservices",
+    "apps": "controllerrevisions daemonsets deployments replicasets statefulsets",
+    "autoscaling": "horizontalpodautoscalers",
+    "batch": "cronjobs",
+    "coordination.k8s.io": "leases",
+    "discovery.k8s.io": "endpointslices",
+    "flowcontrol.apiserver.k8s.io": "flowschemas prioritylevelconfigurations",
+    "networking.k8s.io": "ingressclasses ingresses ipaddresses networkpolicies servicecidrs",
+    "node.k8s.io": "runtimeclasses",
+    "policy": "poddisruptionbudgets",
+    "rbac.authorization.k8s.io": "clusterrolebindings clusterroles rolebindings roles",
+    "resource.k8s.io": "deviceclasses devicetaintrules resourceclaims resourceclaimtemplates",
+    "scheduling.k8s.io": "priorityclasses",
+    "storage.k8s.io": "csidrivers csinodes csistoragecapacities storageclasses volumeattachments "
+    "volumeattributesclasses",
+    "storagemigration.k8s.io": "storageversionmigrations",
+}
+_BY_RESOURCE |= {(group, plural): () for group, names in _PLAIN.items() for plural in names.split()}
+
+_NO_NAMESPACE = frozenset({("certificates.k8s.io", "podcertificaterequests")})
+
+
+def selectable_fields(group: str, plural: str) -> tuple[SelectableField, ...] | None:
+    """Return the fields of a built-in resource; None for one that isn't in the table."""
+    return _BY_RESOURCE.get((group, plural))
+
+
+def knows_namespace(group: str, plural: str) -> bool:
+    """Tell whether a namespaced resource accepts ``metadata.namespace``."""
+    return (group, plural) not in _NO_NAMESPACE
+
+
+def field_text(value: str | float) -> str:
+    """Write a leaf's value as selectors compare it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -63,8 +63,20 @@ class Informers:
 
     @property
     def unready(self) -> list[Informer]:
-        """The named informers that are not synced, or stalled."""
-        return [each for each in self._informers.values() if each.named and not each.is_ready]
+        """The named informers that are not synced, or stalled, and have no stand-in."""
+        return [
+            each
+            for each in self._informers.values()
+            if each.named and not each.is_ready and not self._has_stand_in(each)
+        ]
+
+    def _has_stand_in(self, informer: Informer) -> bool:
+        """Tell whether the own namespace stands in for a resource that is forbidden as a whole."""
+        own = self._informers.get(self._own(informer.scope))
+        return own is not None and own is not informer and own.is_ready
+
+    def _own(self, scope: Scope) -> Scope:
+        return Scope(scope.resource, self._policy.own_namespace)
 
     def start(self) -> None:
         """Start the sweep of idle informers."""
@@ -152,18 +164,19 @@ class Informers:
             await asyncio.sleep(REFUSED_PAUSE / 2)
 
     def _gives_up(self, informer: Informer, error: RefusedError) -> bool:
-        """Close an informer that was earned; a named one goes on in the namespace it may list."""
+        """Close an informer that was earned; a named one is tried again.
+
+        Until the whole resource may be listed, the proxy's own namespace stands in for it.
+        """
         scope = informer.scope
-        own = Scope(scope.resource, self._policy.own_namespace)
-        if not informer.named:
-            self._refused = {
-                each: since for each, since in self._refused.items() if self._is_refused(each)
-            }
-            self._refused[scope] = self._clock()
-        elif isinstance(error.cause, Forbidden) and own.namespace and not scope.namespace:
-            self.name(own)
-        else:
+        if informer.named:
+            if isinstance(error.cause, Forbidden) and self._policy.own_namespace:
+                self.name(self._own(scope))
             return False
+        self._refused = {
+            each: since for each, since in self._refused.items() if self._is_refused(each)
+        }
+        self._refused[scope] = self._clock()
         self._close(informer)
         return True
 

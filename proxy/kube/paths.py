@@ -35,7 +35,7 @@ def parse_path(path: str) -> ResourcePath | None:
     """Read a raw (percent-encoded) path; None for anything but a resource's."""
     if "%" in path:
         path = _decode(path)
-    segments = path.strip("/").split("/")
+    segments = path.removeprefix("/").rstrip("/").split("/")
     if "" in segments or "." in segments or ".." in segments:
         return None
     if segments[0] == "api" and len(segments) > 2:

@@ -35,6 +35,11 @@ class Selection:
             found = filter(test, found)
         return found
 
+    @property
+    def filters(self) -> bool:
+        """Tell whether objects of the namespace may be left out."""
+        return bool(self._labels or self._field_tests)
+
     def matches(self, found: Object) -> bool:
         """Tell whether one object is selected."""
         return (

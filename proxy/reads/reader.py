@@ -128,8 +128,8 @@ class Reader:
     def _list(self, serving: _Serving, decided: ServeList) -> Answer | Reason:
         view = serving.view
         objects = list(decided.selection.list(view.store.snapshot()))
-        if decided.limit and len(objects) > decided.limit:
-            return Reason.PAGES
+        if decided.limit and len(objects) + decided.selection.filters > decided.limit:
+            return Reason.PAGES  # a full page of a selection is followed by one, maybe empty
         length, parts = list_parts(view, objects)
         return self._answer(serving, 200, length, parts)
 

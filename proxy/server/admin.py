@@ -1,8 +1,9 @@
 """The admin listener: metrics, health and status, and two levers (FastAPI, OpenAPI at /docs)."""
 
+from ipaddress import ip_address
 from typing import Annotated, Protocol
 
-from fastapi import FastAPI, HTTPException, Query, Response
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import BaseModel
 
@@ -47,6 +48,15 @@ class Status(BaseModel):
     informers: list[InformerStatus]
 
 
+def _refuse_remote(request: Request) -> None:
+    """Kubelet and Prometheus reach this listener over the pod's address; the levers are local."""
+    if request.client is not None and not ip_address(request.client.host).is_loopback:
+        raise HTTPException(403, "only from the proxy's own host")
+
+
+_LOCAL = Depends(_refuse_remote)
+
+
 def admin_app(proxy: Served) -> FastAPI:
     """Build the admin app of *proxy*."""
     app = FastAPI(title="kubecache admin", version=__version__, redoc_url=None)
@@ -78,12 +88,12 @@ def admin_app(proxy: Served) -> FastAPI:
         """The status as a page."""
         return status_page(_status(proxy).model_dump())
 
-    @app.delete("/informers/{informer_id:path}", status_code=204)
+    @app.delete("/informers/{informer_id:path}", status_code=204, dependencies=[_LOCAL])
     async def stop(informer_id: str) -> None:
         """Stop an informer; its reads are forwarded until it is earned again."""
         proxy.informers.stop_informer(_find(proxy.informers, informer_id))
 
-    @app.post("/informers/{informer_id:path}/relist", status_code=202)
+    @app.post("/informers/{informer_id:path}/relist", status_code=202, dependencies=[_LOCAL])
     async def relist(informer_id: str) -> None:
         """Let an informer list its resource anew."""
         proxy.informers.relist(_find(proxy.informers, informer_id))

@@ -54,9 +54,9 @@ async def _serve(settings: Settings) -> None:
     credentials = await load(str(kubeconfig) if kubeconfig else None, settings.context)
     proxy = Proxy(settings, credentials)
     try:
-        await proxy.start()
-        log.info("%s is served at %s", credentials.server, settings.listen)
-        log.info("metrics and health at %s", settings.admin)
+        proxy.start()
+        log.info("%s is served at %s", credentials.server, proxy.read_listener)
+        log.info("metrics and health at %s", proxy.admin_listener)
         await stopping.wait()
         log.info("stopping")
     finally:

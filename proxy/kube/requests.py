@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
+from string import printable
+from urllib.parse import quote
 
 import msgspec
 
@@ -9,6 +11,9 @@ from proxy.kube.paths import ResourcePath, parse_path, split_live
 
 Headers = Iterable[tuple[bytes, bytes]]
 """Header names in lower case, as ASGI gives them."""
+
+
+_PRINTABLE = printable.strip()
 
 
 class Verb(StrEnum):
@@ -46,8 +51,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def raw_target(self) -> str:
-        """The path and query to send upstream."""
-        return f"{self.path}?{self.query.decode('latin-1')}" if self.query else self.path
+        """The path and query to send upstream; bytes beyond ASCII are percent-encoded."""
+        query = f"?{self.query.decode('latin-1')}" if self.query else ""
+        return quote(self.path + query, safe=_PRINTABLE, encoding="latin-1")
 
 
 def parse_request(method: str, raw_path: bytes, query: bytes, headers: Headers) -> Request:

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,21 +13,24 @@ import uvicorn
 from proxy.server.protocol import Protocol
 from proxy.server.settings import Address
 
-GRACE = 8.0
+GRACE = 8
 """Seconds that requests may still take once a listener closes."""
 
+KEEPALIVE = 180
+"""Seconds an idle connection is kept: longer than clients do (Go: 90), so that they close first."""
 
-class Listener(uvicorn.Server):
+_BACKLOG = 2048
+
+
+class Listener:
     """One bound address and the app behind it; signals are the process's business, not its own."""
 
     def __init__(self, app: Callable[..., Any], address: Address) -> None:
-        where: dict[str, Any] = (
-            {"uds": address.path} if address.path else {"host": address.host, "port": address.port}
-        )
-        super().__init__(
+        self._address = address
+        self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
-                **where,
+                interface="asgi3",
                 http=Protocol,
                 ws="none",
                 lifespan="off",
@@ -33,35 +38,54 @@ class Listener(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=90,
-                timeout_graceful_shutdown=int(GRACE),
+                timeout_keep_alive=KEEPALIVE,
+                timeout_graceful_shutdown=GRACE,
             )
         )
-        if address.path:  # a socket that a dead process left
-            Path(address.path).unlink(missing_ok=True)
-        self._address = address
         self._task: asyncio.Task[None] | None = None
+        self.port = address.port
 
-    async def open(self) -> None:
-        """Bind and serve. Raises OSError when the address can't be had."""
-        self._task = asyncio.create_task(self._serve(), name=f"listener {self._address}")
-        while not self.started:
-            if self._task.done():
-                self._task.result()
-                raise OSError(f"can't listen on {self._address}")
-            await asyncio.sleep(0.01)
+    def __str__(self) -> str:
+        """Spell the address as the setting does, with the port that it got."""
+        return str(self._address._replace(port=self.port))
 
-    @property
-    def port(self) -> int:
-        """The port that it got, where the address left it open."""
-        port: int = self.servers[0].sockets[0].getsockname()[1]
-        return port
+    def open(self) -> None:
+        """Bind and serve; ``port`` is then the one it got. Raises OSError."""
+        bound = _bind(self._address)
+        if not self._address.path:
+            self.port = bound.getsockname()[1]
+        serving = self._server._serve([bound])  # serve() would take over the signals
+        self._task = asyncio.create_task(serving, name=f"listener {self._address}")
 
     async def close(self) -> None:
         """Stop accepting, let requests end, then cut those that don't."""
-        self.should_exit = True
+        self._server.should_exit = True
         if self._task is not None:
             await self._task
+
+
+def _bind(address: Address) -> socket.socket:
+    """Bind a listening socket; a Unix one is for its owner and group."""
+    try:
+        if address.path:
+            return _bind_unix(address.path)
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(f"can't listen on {address}: {reason}") from error
+
+
+def _bind_unix(path: str) -> socket.socket:
+    Path(path).unlink(missing_ok=True)  # a dead process may have left it
+    bound = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o117)
+    try:
+        bound.bind(path)
+    finally:
+        os.umask(mask)
+    bound.listen(_BACKLOG)
+    return bound
 
 
 def quiet_uvicorn() -> None:

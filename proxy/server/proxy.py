@@ -51,11 +51,11 @@ class Proxy:
         """The named resources that can't be served from an informer now."""
         return [*sorted(self.unresolved), *(str(each.scope) for each in self.informers.unready)]
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Open the listeners and start the named informers. Raises OSError."""
         self.informers.start()
-        await self.admin_listener.open()
-        await self.read_listener.open()
+        self.admin_listener.open()
+        self.read_listener.open()
         self._naming = [
             asyncio.create_task(self._name(each), name=f"resolve {each.resource}")
             for each in self._settings.cache.resources

@@ -1,5 +1,6 @@
 """The query parameters of reads: ``metav1.ListOptions`` as kube-apiserver decodes them."""
 
+import re
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
@@ -43,6 +44,7 @@ def parse_options(query: bytes) -> ReadOptions:
     Raises ValueError (SelectorError for a selector) for whatever the API server refuses.
     """
     pairs = parse_query(query)
+    _refuse(pairs)
     version = pairs.get("resourceVersion", "")
     return ReadOptions(
         labels=parse_label_selector(pairs.get("labelSelector", "")),
@@ -50,18 +52,32 @@ def parse_options(query: bytes) -> ReadOptions:
         resource_version=parse_requested_version(version) if version else None,
         resource_version_match=pairs.get("resourceVersionMatch", ""),
         continue_token=pairs.get("continue", ""),
-        limit=_integer(pairs.get("limit", "")),
+        limit=_integer(pairs.get("limit")) or 0,
         watch=_boolean(pairs.get("watch")) or False,
         allow_watch_bookmarks=_boolean(pairs.get("allowWatchBookmarks")) or False,
         send_initial_events=_boolean(pairs.get("sendInitialEvents")),
-        timeout_seconds=_integer(pairs.get("timeoutSeconds", "")) or None,
+        timeout_seconds=_integer(pairs.get("timeoutSeconds")) or None,
         pretty=_pretty(pairs.get("pretty", "")),
     )
+
+
+_TIMEOUT = re.compile(r"(0|([0-9]+(h|m|s))+)?")
+
+
+def _refuse(pairs: dict[str, str]) -> None:
+    """Raise for what the API server may refuse, although no option here depends on it."""
+    if not all(value.isascii() for value in pairs.values()):
+        raise ValueError("not ASCII, and maybe not UTF-8")
+    if not _TIMEOUT.fullmatch(pairs.get("timeout", "")):
+        raise ValueError("invalid timeout specified in the request URL")
+    if _boolean(pairs.get("export")):
+        raise ValueError("the export parameter is no longer supported")
 
 
 def parse_query(query: bytes) -> dict[str, str]:
     """Split a query string as Go's ``url.ParseQuery`` does; of a repeated key the first counts.
 
+    Values come as bytes, one character each: whether they are UTF-8 is the API server's business.
     A pair with a semicolon or a broken escape is dropped, silently, as net/http drops it.
     """
     pairs: dict[str, str] = {}
@@ -82,7 +98,7 @@ def _unescape(text: bytes) -> str:
             int(piece[:2], 16)
             if len(piece) < 2 or not piece[:2].isalnum():
                 raise ValueError("broken escape")
-    return unquote_to_bytes(text.replace(b"+", b" ")).decode()
+    return unquote_to_bytes(text.replace(b"+", b" ")).decode("latin-1")
 
 
 def _boolean(value: str | None) -> bool | None:
@@ -95,10 +111,10 @@ def _pretty(value: str) -> bool | None:
     return value in ("1", "t", "T", "true", "TRUE", "True") if value else None
 
 
-def _integer(value: str) -> int:
-    """``Convert_Slice_string_To_int64``: plain strconv.ParseInt, unset is zero."""
-    if not value:
-        return 0
+def _integer(value: str | None) -> int | None:
+    """``Convert_Slice_string_To_int64``: plain strconv.ParseInt of what is there, even if empty."""
+    if value is None:
+        return None
     digits = value.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError(f'strconv.ParseInt: parsing "{value}": invalid syntax')

@@ -4,6 +4,7 @@ Mirrors ``apiserver/pkg/endpoints/request/requestinfo.go``. A path that could be
 (empty or encoded segments) is not understood here, and what isn't understood is forwarded.
 """
 
+import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -11,6 +12,9 @@ from proxy.kube.resources import Resource
 
 LIVE_PREFIX = "/live"
 """The same paths below this prefix are always answered by the API server."""
+
+# Visible ASCII without quotes and backslashes, which no name has and which messages escape.
+_PLAIN = re.compile(r"[!#-\[\]-~]+")
 
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
@@ -35,6 +39,8 @@ def parse_path(path: str) -> ResourcePath | None:
     """Read a raw (percent-encoded) path; None for anything but a resource's."""
     if "%" in path:
         path = _decode(path)
+    if not _PLAIN.fullmatch(path):
+        return None
     segments = path.removeprefix("/").rstrip("/").split("/")
     if "" in segments or "." in segments or ".." in segments:
         return None
@@ -46,11 +52,9 @@ def parse_path(path: str) -> ResourcePath | None:
 
 
 def _decode(path: str) -> str:
-    """Decode %XX; one that hides a slash, a percent or non-ASCII gives a path of no resource."""
+    """Decode %XX; one that hides a slash or a percent gives a path of no resource."""
     decoded = unquote(path, encoding="latin-1")
-    if decoded.count("/") != path.count("/") or "%" in decoded or not decoded.isascii():
-        return ""
-    return decoded
+    return decoded if decoded.count("/") == path.count("/") and "%" not in decoded else ""
 
 
 def _below(root: Resource, rest: list[str]) -> ResourcePath | None:

@@ -61,7 +61,6 @@ _BY_RESOURCE: dict[tuple[str, str], tuple[SelectableField, ...]] = {
     ("events.k8s.io", "events"): (
         *_reference("regarding", "regarding"),
         *_fields("reason", "reportingController", "type"),
-        SelectableField("source", (("deprecatedSource", "component"), ("reportingController",))),
     ),
     ("batch", "jobs"): (SelectableField("status.successful", (("status", "succeeded"),), "0"),),
     ("certificates.k8s.io", "certificatesigningrequests"): _fields("spec.signerName"),
@@ -72,7 +71,8 @@ _BY_RESOURCE: dict[tuple[str, str], tuple[SelectableField, ...]] = {
     ("resource.k8s.io", "resourceslices"): _fields("spec.nodeName", "spec.driver"),
 }
 
-# The other built-in resources of 1.34 to 1.37, which know no fields of their own.
+# The other built-in resources of 1.34 to 1.37 that are at least beta; they know no fields of their
+# own. Those in alpha may still become anything.
 _PLAIN = {
     "": "configmaps endpoints limitranges persistentvolumeclaims persistentvolumes podtemplates "
     "resourcequotas serviceaccounts",
@@ -84,7 +84,7 @@ _PLAIN = {
     "apps": "controllerrevisions daemonsets deployments replicasets statefulsets",
     "autoscaling": "horizontalpodautoscalers",
     "batch": "cronjobs",
-    "coordination.k8s.io": "leases",
+    "coordination.k8s.io": "leasecandidates leases",
     "discovery.k8s.io": "endpointslices",
     "flowcontrol.apiserver.k8s.io": "flowschemas prioritylevelconfigurations",
     "networking.k8s.io": "ingressclasses ingresses ipaddresses networkpolicies servicecidrs",
@@ -92,7 +92,7 @@ _PLAIN = {
     "policy": "poddisruptionbudgets",
     "rbac.authorization.k8s.io": "clusterrolebindings clusterroles rolebindings roles",
     "resource.k8s.io": "deviceclasses devicetaintrules resourceclaims resourceclaimtemplates",
-    "scheduling.k8s.io": "priorityclasses",
+    "scheduling.k8s.io": "podgroups priorityclasses workloads",
     "storage.k8s.io": "csidrivers csinodes csistoragecapacities storageclasses volumeattachments "
     "volumeattributesclasses",
     "storagemigration.k8s.io": "storageversionmigrations",

@@ -191,4 +191,8 @@ def _plan_watch(read: Read, view: View) -> Plan:
 def _breaks_watch_rules(options: ReadOptions) -> bool:
     """``ValidateListOptions`` for watches: sendInitialEvents and NotOlderThan go together."""
     allowed = "" if options.send_initial_events is None else "NotOlderThan"
-    return options.resource_version_match != allowed or (options.timeout_seconds or 0) < 0
+    return (
+        options.resource_version_match != allowed
+        or options.continue_token != ""
+        or (options.timeout_seconds or 0) < 0
+    )

@@ -263,10 +263,10 @@ def test_a_bookmark_comes_before_the_deadline(apiserver: ApiServer, both: Both) 
         pair = both.watch(stack, f"{both.collection}?{query}")
         news = elsewhere.version()
         expected, actual = all_lines(pair.apiserver), all_lines(pair.proxy)
-    assert settled(actual) == settled(expected)
+    assert set(settled(actual)) == set(settled(expected))  # kube-apiserver may send another
     events = [json.loads(line) for line in actual]
-    assert [event["type"] for event in events] == ["BOOKMARK"]
-    assert int(events[0]["object"]["metadata"]["resourceVersion"]) >= int(news)
+    assert {event["type"] for event in events} == {"BOOKMARK"}
+    assert int(events[-1]["object"]["metadata"]["resourceVersion"]) >= int(news)
 
 
 def test_a_watch_ends_when_its_time_is_over(both: Both) -> None:
@@ -337,6 +337,7 @@ def _run_pods(server: Server, pods: str) -> str:
         "sendInitialEvents=true&resourceVersionMatch=Exact",
         "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=x",
         "timeoutSeconds=x",
+        "limit=1&continue=junk",
     ],
 )
 def test_watches_that_are_refused(both: Both, query: str) -> None:

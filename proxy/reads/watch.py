@@ -49,7 +49,8 @@ class Watch:
         self._clock = clock
         self._deadline = clock() + (timeout or MIN_REQUEST_TIMEOUT * (1 + random.random()))
         self._next_bookmark = float("inf")
-        self._sent = plan.initial.version if plan.initial else plan.after
+        self._start = plan.initial.version if plan.initial else plan.after
+        self._sent = self._start
         self._error: ApiError | None = None
         self._schedule_bookmark()
 
@@ -105,14 +106,13 @@ class Watch:
                 yield self._view.form.encode_event(*told, event.version)
 
     def _due_bookmark(self) -> bytes:
-        """Encode a bookmark when it's time for one, and it says more than what has been sent."""
+        """Encode a bookmark when it's time for one, and the start is behind (``cacheWatcher``)."""
         if self._clock() < self._next_bookmark or not self._is_current:
             return b""
         self._schedule_bookmark()
         version = self._view.store.version
-        if version <= self._sent:
+        if version <= self._start:
             return b""
-        self._sent = version
         return self._view.form.encode_bookmark(version, initial_end=False) or b""
 
     def _schedule_bookmark(self) -> None:

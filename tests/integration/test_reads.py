@@ -187,6 +187,7 @@ LISTS = [
     (f"{CONFIGMAPS}?limit=2", "fwd=uri-miss"),
     (f"{CONFIGMAPS}?limit=-1", "fwd"),
     (f"{CONFIGMAPS}?limit=1&labelSelector=tier%3Dweb", "fwd=uri-miss"),
+    (f"{CONFIGMAPS}?limit=2&labelSelector=tier%3Dweb", "fwd=uri-miss"),
     (f"{CONFIGMAPS}?limit=3&labelSelector=tier%3Dweb", "hit"),
     (f"{CONFIGMAPS}?watch=0", "hit"),
     (f"{CONFIGMAPS}?watch=False&timeoutSeconds=5&allowWatchBookmarks=1", "hit"),

@@ -22,7 +22,6 @@ class Reason(Enum):
     """Why a request is forwarded: the RFC 9211 ``fwd`` parameter and our own detail."""
 
     METHOD = ("method", "write")
-    UPGRADE = ("bypass", "upgrade")
     PATH = ("bypass", "not-a-resource")
     SUBRESOURCE = ("bypass", "subresource")
     IDENTITY = ("bypass", "other-identity")

@@ -188,7 +188,7 @@ class Informers:
     async def _sweep(self) -> None:
         """Stop the earned informers that nobody has used for ``idle_ttl``."""
         while True:
-            await asyncio.sleep(min(self._policy.idle_ttl / 2, 60.0))
+            await asyncio.sleep(min(max(self._policy.idle_ttl / 2, 1.0), 60.0))
             for informer in self:
                 idle = self._clock() - informer.last_used
                 if not informer.named and not informer.watchers and idle > self._policy.idle_ttl:

@@ -1,0 +1,122 @@
+"""A list at version r is kube-apiserver's list at exactly r: random lists amid random writes."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from random import Random
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.harness.apiserver import ApiServer
+from tests.harness.caching import caught_up
+from tests.harness.differential import CacheStatus, compare
+from tests.harness.http import Server
+from tests.harness.objects import CustomResource, crd, create, define
+from tests.harness.proxy import Proxy
+from tests.harness.traffic import Kind, Traffic, configmaps, customs, pods, random_of_test
+
+COMPARISONS = 300
+DEADLINE = 18  # seconds; a slow machine compares less
+FEWEST = 60
+
+LABELS = ["tier=web", "tier!=web", "tier in (web,db)", "!tier", "tier", "tier=web,rank=1", "rank>2"]
+LABELS += ["tier notin (db)", "none", "rank<2,tier=db"]
+FIELDS = ["metadata.name=app-1-1", "metadata.name!=app-1-1", "metadata.namespace={namespace}"]
+POD_FIELDS = [*FIELDS, "status.phase=Running", "status.phase!=Running", "spec.nodeName=node-0"]
+
+
+class Lists:
+    """Random lists of some kinds in some namespaces."""
+
+    def __init__(self, kinds: dict[str, Kind], namespaces: list[str], random: Random) -> None:
+        self._kinds = kinds
+        self._namespaces = namespaces
+        self._random = random
+        self._seen: dict[str, int] = {}
+
+    def next(self) -> str:
+        """The target of a list."""
+        plural = self._random.choice(list(self._kinds))
+        namespace = self._random.choice(self._namespaces)
+        collection = self._kinds[plural].collection(namespace)
+        if self._random.random() < 0.4:
+            collection = collection.replace(f"/namespaces/{namespace}", "")
+        return f"{collection}?{'&'.join(self._options(collection, namespace))}"
+
+    def _options(self, collection: str, namespace: str) -> list[str]:
+        options = []
+        if self._random.random() < 0.5:
+            options.append(f"labelSelector={quote(self._random.choice(LABELS))}")
+        if self._random.random() < 0.3:
+            fields = self._random.choice(POD_FIELDS if collection.endswith("pods") else FIELDS)
+            options.append(f"fieldSelector={quote(fields.format(namespace=namespace))}")
+        options.append(self._random.choice(["", "limit=500", "resourceVersion=0", "pretty=1", ""]))
+        if self._random.random() < 0.2:
+            options = [option for option in options if "resourceVersion" not in option]
+            options.append(f"resourceVersion={max(self._seen.values(), default=1)}")
+        return [option for option in options if option]
+
+    def saw(self, target: str, version: int) -> None:
+        """Versions that one client sees of one scope never go backwards."""
+        collection = target.partition("?")[0]
+        assert version >= self._seen.get(collection, 0), f"{collection} went back to {version}"
+        self._seen[collection] = version
+
+
+@pytest.mark.parametrize("scope", ["resources", "namespaces"])
+def test_lists_are_those_of_the_apiserver_at_the_same_version(
+    apiserver: ApiServer, scope: str
+) -> None:
+    random = random_of_test()
+    widgets = define(apiserver.server, crd("Widget"))
+    kinds = {"configmaps": configmaps(), "pods": pods(), "widgets": customs(widgets)}
+    base = apiserver.new_namespace()
+    namespaces = [base, *(apiserver.new_namespace(f"{base}{end}") for end in ("-b", "0", "b"))]
+    for kind in kinds.values():  # the first write to a new resource takes seconds
+        create(apiserver.server, kind.collection(base), kind.object("first-0-0"))
+    config = _config(widgets, namespaces if scope == "namespaces" else [])
+    with Proxy(apiserver.kubeconfig(), config=config) as proxy:
+        lists = Lists(kinds, namespaces, random)
+        writes = Random(random.random())
+        with Traffic(apiserver.server, list(kinds.values()), namespaces, writes) as traffic:
+            sources = _compare_for_a_while(apiserver.server, proxy.read, lists)
+        _compare_at_the_end(apiserver.server, proxy.read, kinds, base)
+    compared = sources.total()
+    assert compared > FEWEST
+    assert traffic.count > compared / 2
+    assert sources["hit"] > compared * (0.75 if scope == "resources" else 0.4), sources
+
+
+def _config(widgets: CustomResource, namespaces: list[str]) -> dict[str, Any]:
+    """Named informers only: nothing is earned meanwhile."""
+    names = ("configmaps", "pods", f"{widgets.plural}.v1.{widgets.group}")
+    resources = [{"resource": name, "namespaces": namespaces} for name in names]
+    on_demand = {"watch": 0, "list": 0, "get": 0}
+    return {"cache": {"resources": resources, "on_demand": on_demand}}
+
+
+def _compare_for_a_while(apiserver: Server, proxy: Server, lists: Lists) -> Counter[str]:
+    sources: Counter[str] = Counter()
+    deadline = time.monotonic() + DEADLINE
+    while sources.total() < COMPARISONS and time.monotonic() < deadline:
+        target = lists.next()
+        compared = compare(apiserver, proxy, "GET", target, exact=True)
+        status: CacheStatus = compared.cache_status
+        sources[status.source] += 1
+        if status.hit:
+            lists.saw(target, int(compared.proxy.version))
+    return sources
+
+
+def _compare_at_the_end(
+    apiserver: Server, proxy: Server, kinds: dict[str, Kind], namespace: str
+) -> None:
+    """The cache gets there: after a last write the states are the same."""
+    for kind in kinds.values():
+        collection = kind.collection(namespace)
+        end = create(apiserver, collection, kind.object("the-end-0"))
+        caught_up(proxy, collection, end["metadata"]["resourceVersion"])
+        compare(apiserver, proxy, "GET", collection, exact=True, source="hit")

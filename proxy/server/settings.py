@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
+import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import (
     BaseSettings,
@@ -160,12 +161,27 @@ class Settings(BaseSettings):
 
 
 def load_settings(arguments: Sequence[str], program: str) -> Settings:
-    """Read the settings of a command line. Raises ValidationError, SystemExit for --help."""
+    """Read the settings of a command line.
+
+    Raises ValueError (pydantic's ValidationError is one), OSError, SystemExit for --help.
+    """
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--config", default=os.environ.get("KUBECACHE_CONFIG"))
     file = first.parse_known_args(arguments)[0].config
+    if file:
+        _check_file(Path(file))
     given = {"config": file} if file else {}
     return Settings(_cli_parse_args=list(arguments), _cli_prog_name=program, **given)  # type: ignore[call-arg]
+
+
+def _check_file(path: Path) -> None:
+    """Refuse a file that isn't there, or isn't a mapping: the library would go on without it."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not isinstance(content, dict | None):
+        raise ValueError(f"{path}: not a mapping of settings")
 
 
 def default_kubeconfig() -> Path | None:

@@ -59,8 +59,6 @@ class Stats:
         self.requests: Counter[tuple[Labels, int]] = Counter()
         self.durations: dict[Labels, Histogram] = {}
         self.forwards: Counter[tuple[Reason, str, str]] = Counter()
-        self.watch_events = 0
-        self.watchers_terminated: Counter[str] = Counter()
         self._known: set[Resource] = set()
 
     def labels(self, request: Request, verb: Verb, source: str, status: int) -> Labels:

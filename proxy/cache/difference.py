@@ -1,10 +1,20 @@
 """What happened between two states of a resource, told as events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from proxy.forms.form import EventType
 from proxy.forms.objects import Object
+
+BREATH = 1000
+"""Keys compared before the event loop goes on: about half a millisecond."""
+
+
+class Pair(NamedTuple):
+    """An object before and after, where that is not the same; None for no object."""
+
+    before: Object | None
+    after: Object | None
 
 
 class Difference(NamedTuple):
@@ -20,38 +30,48 @@ class NoHistoryError(ValueError):
     """The new state can't have followed the old one: the API server's history went back."""
 
 
-def differences(
-    before: Iterable[Object], after: Iterable[Object], since: int, until: int
-) -> list[Difference]:
-    """List the events that lead from *before* (at version *since*) to *after* (at *until*).
+def changed_pairs(before: Iterable[Object], after: Iterable[Object]) -> Iterator[Pair | None]:
+    """Walk two states in key order; yields what differs, and None now and then to breathe."""
+    old, new = iter(before), iter(after)
+    left, right = next(old, None), next(new, None)
+    compared = 0
+    while left is not None or right is not None:
+        compared += 1
+        if compared % BREATH == 0:
+            yield None
+        if right is None or (left is not None and left.key < right.key):
+            yield Pair(left, None)
+            left = next(old, None)
+        elif left is None or right.key < left.key:
+            yield Pair(None, right)
+            right = next(new, None)
+        else:
+            if left.version != right.version or left.uid != right.uid:
+                yield Pair(left, right)
+            left, right = next(old, None), next(new, None)
+
+
+def differences(pairs: Iterable[Pair], since: int, until: int) -> list[Difference]:
+    """List the events that lead from the state at *since* to the one at *until*.
 
     Ordered by version, all in (since, until]. Deletions left no version of their own, so each gets
     one that nothing else has: a client that resumes from any event misses none and sees none twice.
     Raises NoHistoryError where no such versions exist.
     """
-    old = {found.key: found for found in before}
-    new = {found.key: found for found in after}
-    events = [
-        _written(found, old.get(key))
-        for key, found in new.items()
-        if key not in old or _is_other(old[key], found)
-    ]
+    events = []
+    deleted: list[tuple[Object, int]] = []
+    for before, after in pairs:
+        if after is not None:
+            events.append(_written(after, before))
+        if before is not None and (after is None or after.uid != before.uid):
+            deleted.append((before, until if after is None else after.version - 1))
     free = _FreeVersions({event.version for event in events}, since)
-    for key, found in old.items():
-        successor = new.get(key)
-        if successor is None:
-            events.append(Difference(EventType.DELETED, free.take(until), found, found))
-        elif successor.uid != found.uid:
-            version = free.take(successor.version - 1)
-            events.append(Difference(EventType.DELETED, version, found, found))
+    for found, latest in deleted:
+        events.append(Difference(EventType.DELETED, free.take(latest), found, found))
     events.sort(key=lambda event: event.version)
     if events and not since < events[0].version <= events[-1].version <= until:
         raise NoHistoryError(f"changes outside of ({since}, {until}]")
     return events
-
-
-def _is_other(old: Object, new: Object) -> bool:
-    return old.version != new.version or old.uid != new.uid
 
 
 def _written(found: Object, previous: Object | None) -> Difference:

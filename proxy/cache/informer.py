@@ -4,19 +4,21 @@ The reflector is the only writer. What it writes is a ``View``, whole from the f
 resource that is lost or set back gets a new view, and readers of the old one see it ended.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import NamedTuple
 
 from proxy.cache.backoff import Backoff
-from proxy.cache.difference import NoHistoryError, differences
+from proxy.cache.difference import NoHistoryError, changed_pairs, differences
 from proxy.cache.history import History
 from proxy.cache.reflector import Reflector, Source
 from proxy.cache.signal import Signal
+from proxy.cache.snapshots import Snapshots
 from proxy.cache.store import Store
 from proxy.forms.form import Change, EventType, Form
-from proxy.forms.objects import Object
 from proxy.kube.resources import Resource
 
 STALLED = 90.0
@@ -45,17 +47,28 @@ class Ending(Enum):
 class View:
     """A synced state and its continuation: what every read is answered from."""
 
-    __slots__ = ("ended", "form", "history", "store")
+    __slots__ = ("_clock", "ended", "form", "history", "snapshots", "store")
 
-    def __init__(self, form: Form, store: Store, history: History) -> None:
+    def __init__(self, form: Form, store: Store, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self.form = form
         self.store = store
-        self.history = history
+        self.snapshots = Snapshots(store, clock)
+        self.history = History(store.version, clock)
         self.ended: Ending | None = None
+
+    def relist(self, form: Form, store: Store) -> None:
+        """Go on with another store; tokens of the old one are the API server's from now on."""
+        self.form = form
+        self.store = store
+        self.snapshots = Snapshots(store, self._clock)
 
 
 class Informer:
-    """Store, history and readiness of one scope, kept by one reflector."""
+    """Store, history and readiness of one scope, kept by one reflector.
+
+    ``watchers`` are served now, ``sent`` counts the events told to them, ``terminated`` their ends.
+    """
 
     def __init__(
         self,
@@ -70,6 +83,8 @@ class Informer:
         self.view: View | None = None
         self.signal = Signal()
         self.watchers = 0
+        self.sent = 0
+        self.terminated: Counter[str] = Counter()
         self.events: dict[EventType, int] = dict.fromkeys(EventType, 0)
         self.reflector = Reflector(source, self, Backoff(clock=clock), clock=clock)
         self.last_used = clock()
@@ -100,27 +115,30 @@ class Informer:
         """Note that somebody reads from it."""
         self.last_used = self._clock()
 
-    def replace(self, form: Form, objects: Sequence[Object], version: int) -> None:
+    async def replace(self, form: Form, store: Store, version: int) -> None:
         """Take over a list; what is new in it becomes events, so that watches go on."""
+        store.version = store.changed = version
         if self.view is not None:
             try:
-                self._continue(self.view, form, objects, version)
+                await self._continue(self.view, form, store)
             except NoHistoryError:
                 self.rewind()
         if self.view is None:
-            store = Store()
-            store.replace(objects, version)
-            self.view = View(form, store, History(version, self._clock))
+            self.view = View(form, store, self._clock)
         self._prove()
 
-    def _continue(self, view: View, form: Form, objects: Sequence[Object], version: int) -> None:
-        store = view.store
-        found = differences(store.snapshot(), objects, store.version, version)
-        for event in found:
+    async def _continue(self, view: View, form: Form, store: Store) -> None:
+        """Tell the difference between two states, the new one's objects being those of *store*."""
+        pairs = []
+        for pair in changed_pairs(view.store.snapshot(), store.snapshot()):
+            if pair is None:
+                await asyncio.sleep(0)
+            else:
+                pairs.append(pair)
+        for event in differences(pairs, view.store.version, store.version):
             self.events[event.type] += 1
             view.history.append(*event)
-        view.form = form
-        store.replace(objects, version)
+        view.relist(form, store)
 
     def apply(self, change: Change) -> None:
         """Take over one event of the watch."""
@@ -131,7 +149,7 @@ class Informer:
             if event_type is EventType.DELETED
             else view.store.put(found)
         )
-        view.store.version = found.version
+        view.store.version = view.store.changed = found.version
         view.history.append(event_type, found.version, found, previous)
         self.events[event_type] += 1
         self._prove()

@@ -83,9 +83,13 @@ class Informers:
         self._sweeper = asyncio.create_task(self._sweep(), name="informers sweep")
 
     def name(self, scope: Scope) -> None:
-        """Start the informer of a scope that the settings name; it never idles out."""
+        """Start the informer of a scope that the settings name; it never idles out.
+
+        One that was earned already lists anew, since the settings may declare indexes.
+        """
         if (earned := self._informers.get(scope)) is not None:
             earned.named = True
+            self.relist(earned)
         else:
             self._open(scope, named=True)
 

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from proxy.cache.backoff import Backoff
+from proxy.cache.store import Store
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Form, UnknownLayoutError
-from proxy.forms.objects import Object
 from proxy.kube.errors import (
     ApiError,
     BadRequest,
@@ -60,8 +60,8 @@ class Sink(Protocol):
     def version(self) -> int:
         """resourceVersion of the state held."""
 
-    def replace(self, form: Form, objects: Sequence[Object], version: int) -> None:
-        """Take over a complete state."""
+    async def replace(self, form: Form, store: Store, version: int) -> None:
+        """Take over a complete state, gathered in a store of its own."""
 
     def apply(self, change: Change) -> None:
         """Take over one change."""
@@ -104,7 +104,7 @@ class Syncing:
 
     stream: Lines
     form: Form
-    objects: dict[str, Object]
+    store: Store
     reason: Reason
 
 
@@ -229,7 +229,8 @@ class Reflector:
                 self.relists[state.reason] += 1
                 form = await self._source.describe()
                 if state.watch_list:
-                    return Syncing(self._source.watch(None), form, {}, state.reason)
+                    store = Store(form.indexed)
+                    return Syncing(self._source.watch(None), form, store, state.reason)
                 return await self._list(form)
             case Syncing():
                 return await self._collect(state)
@@ -240,15 +241,16 @@ class Reflector:
 
     async def _list(self, form: Form) -> State:
         """Page through a list; all its pages are of one version."""
-        objects: list[Object] = []
+        store = Store(form.indexed)
         token = ""
         while True:
             page = form.decode_page(await self._source.list_page(PAGE, token))
-            objects += page.objects
+            for found in page.objects:
+                store.put(found)
             token = page.continue_token
             if not token:
                 break
-        self._sink.replace(form, objects, page.version)
+        await self._sink.replace(form, store, page.version)
         return self._streaming(form)
 
     async def _collect(self, state: Syncing) -> State:
@@ -259,9 +261,9 @@ class Reflector:
         events = _decode(state.form, lines)
         for event in events:
             if isinstance(event, Change):
-                _apply(state.objects, event)
+                _apply(state.store, event)
             elif event.initial_end:
-                self._sink.replace(state.form, list(state.objects.values()), event.version)
+                await self._sink.replace(state.form, state.store, event.version)
                 self._deliver(events)
                 return Streaming(state.stream, state.form, self._clock())
         return state
@@ -274,6 +276,10 @@ class Reflector:
         if await self._source.current_version() < self._sink.version:
             self._sink.rewind()
             return Unsynced(Reason.REWOUND)
+        if state.reason is Reason.ENDED:  # as all watches of a CRD do when it is changed
+            form = await self._source.describe()
+            if form.shape != state.form.shape:
+                return Unsynced(Reason.LAYOUT)
         self._sink.contact()
         self.restarts[state.reason] += 1
         return self._streaming(state.form)
@@ -318,8 +324,8 @@ def _decode(form: Form, lines: Sequence[bytes]) -> Iterator[Change | Bookmark]:
         yield event
 
 
-def _apply(objects: dict[str, Object], change: Change) -> None:
+def _apply(store: Store, change: Change) -> None:
     if change.type is EventType.DELETED:
-        objects.pop(change.object.key, None)
+        store.remove(change.object.key)
     else:
-        objects[change.object.key] = change.object
+        store.put(change.object)

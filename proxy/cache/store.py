@@ -5,12 +5,34 @@ nobody changes any more.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
+from proxy.cache.index import Indexes
 from proxy.forms.objects import Object
 
 CHUNK = 64
 """Objects in a chunk at the most: an insert copies up to this many references."""
+
+
+class KeyRange(NamedTuple):
+    """Keys from *low* on and below *high*; "" is no bound."""
+
+    low: str = ""
+    high: str = ""
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.low <= key and (not self.high or key < self.high)
+
+
+EVERYTHING = KeyRange()
+
+
+def namespace_range(namespace: str) -> KeyRange:
+    """The keys of one namespace, which lie together; "" is all namespaces."""
+    return (
+        KeyRange(f"{namespace}/", f"{namespace}0") if namespace else EVERYTHING
+    )  # "0" follows "/"
 
 
 class Snapshot:
@@ -24,26 +46,51 @@ class Snapshot:
         self._chunks = chunks
 
     def __iter__(self) -> Iterator[Object]:
-        for chunk in self._chunks:
-            yield from chunk
+        return self.range(EVERYTHING)
 
-    def in_namespace(self, namespace: str) -> Iterator[Object]:
-        """Iterate the objects of one namespace: one contiguous range of keys."""
-        low, high = f"{namespace}/", f"{namespace}0"  # "0" follows "/" in ASCII
-        start = max(bisect_right(self._firsts, low) - 1, 0)
-        for chunk in self._chunks[start : bisect_left(self._firsts, high)]:
-            if chunk[0].key >= low and chunk[-1].key < high:
+    def __len__(self) -> int:
+        return sum(map(len, self._chunks))
+
+    def range(self, keys: KeyRange) -> Iterator[Object]:
+        """Iterate the objects of a range of keys."""
+        first, last = self._bounds(keys)
+        for chunk in self._chunks[first:last]:
+            if chunk[0].key >= keys.low and (not keys.high or chunk[-1].key < keys.high):
                 yield from chunk
             else:
-                yield from (found for found in chunk if low <= found.key < high)
+                yield from (found for found in chunk if found.key in keys)
+
+    def count(self, keys: KeyRange) -> int:
+        """Count the objects of a range of keys, without looking at those in between."""
+        first, last = self._bounds(keys)
+        chunks = self._chunks[first:last]
+        if not chunks:
+            return 0
+        before = bisect_left(chunks[0], keys.low, key=_key)
+        behind = len(chunks[-1]) - bisect_left(chunks[-1], keys.high, key=_key) if keys.high else 0
+        return sum(map(len, chunks)) - before - behind
+
+    def _bounds(self, keys: KeyRange) -> tuple[int, int]:
+        """Number the first chunk of a range and the one behind its last."""
+        first = max(bisect_right(self._firsts, keys.low) - 1, 0)
+        last = bisect_left(self._firsts, keys.high) if keys.high else len(self._firsts)
+        return first, last
 
 
 class Store:
-    """A sorted map of objects; ``version`` is that of the newest event or list it holds."""
+    """A sorted map of objects; ``version`` is that of the newest event or list it holds.
 
-    def __init__(self) -> None:
+    ``changed`` is the version of the newest change, which bookmarks leave behind.
+    ``replaced_bytes`` counts the bytes of all versions that were replaced or removed: what a
+    snapshot keeps alive at the most is what was added to it since.
+    """
+
+    def __init__(self, indexed: Sequence[int] = ()) -> None:
         self.version = 0
+        self.changed = 0
         self.raw_bytes = 0
+        self.replaced_bytes = 0
+        self.indexes = Indexes(indexed)
         self._objects: dict[str, Object] = {}
         self._firsts: list[str] = []
         self._chunks: list[list[Object]] = []
@@ -56,27 +103,28 @@ class Store:
         """Find an object by ``namespace/name``."""
         return self._objects.get(key)
 
+    def pick(self, keys: Iterable[str]) -> list[Object]:
+        """Take the objects of some keys, in order."""
+        objects = self._objects
+        return [objects[key] for key in sorted(keys)]
+
     def snapshot(self) -> Snapshot:
         """Take the present state; costs nothing until the next write, which copies the spine."""
-        self._shared = True
-        return Snapshot(self.version, self._firsts, self._chunks)
+        return self._snapshot(self.version)
 
-    def replace(self, objects: Iterable[Object], version: int) -> None:
-        """Hold exactly *objects* from now on."""
-        ordered = sorted(objects, key=lambda found: found.key)
-        half = CHUNK // 2
-        self._objects = {found.key: found for found in ordered}
-        self._chunks = [ordered[n : n + half] for n in range(0, len(ordered), half)]
-        self._firsts = [chunk[0].key for chunk in self._chunks]
-        self._shared = False
-        self.raw_bytes = sum(len(found.raw) for found in ordered)
-        self.version = version
+    def snapshot_at(self, version: int) -> Snapshot | None:
+        """Take the state at exactly *version*, if nothing has changed since."""
+        return self._snapshot(version) if self.changed <= version <= self.version else None
+
+    def _snapshot(self, version: int) -> Snapshot:
+        self._shared = True
+        return Snapshot(version, self._firsts, self._chunks)
 
     def put(self, found: Object) -> Object | None:
         """Add or replace an object; returns the one that was there."""
         previous = self._objects.get(found.key)
         self._objects[found.key] = found
-        self.raw_bytes += len(found.raw) - (len(previous.raw) if previous else 0)
+        self._account(previous, found)
         self._own_spine()
         at, chunk = self._chunk_of(found.key)
         place = bisect_left(chunk, found.key, key=_key)
@@ -87,11 +135,18 @@ class Store:
         """Take an object out; returns it."""
         previous = self._objects.pop(key, None)
         if previous is not None:
-            self.raw_bytes -= len(previous.raw)
+            self._account(previous, None)
             self._own_spine()
             at, chunk = self._chunk_of(key)
             self._write(at, [found for found in chunk if found.key != key])
         return previous
+
+    def _account(self, previous: Object | None, found: Object | None) -> None:
+        self.indexes.change(previous, found)
+        self.raw_bytes += len(found.raw) if found else 0
+        if previous is not None:
+            self.raw_bytes -= len(previous.raw)
+            self.replaced_bytes += len(previous.raw)
 
     def _own_spine(self) -> None:
         """Leave the present spine to the snapshots that hold it."""
@@ -106,9 +161,15 @@ class Store:
         return at, self._chunks[at] if self._chunks else []
 
     def _write(self, at: int, chunk: list[Object]) -> None:
-        """Put *chunk* in the place of number *at*; a long one in two, an empty one not at all."""
-        half = len(chunk) // 2
-        parts = [chunk[:half], chunk[half:]] if len(chunk) > CHUNK else [chunk] if chunk else []
+        """Put *chunk* in the place of number *at*; a long one in two, an empty one not at all.
+
+        A list that arrives in order only ever splits the last chunk, and leaves full ones behind.
+        """
+        if len(chunk) > CHUNK:
+            cut = CHUNK if at >= len(self._chunks) - 1 else len(chunk) // 2
+            parts = [chunk[:cut], chunk[cut:]]
+        else:
+            parts = [chunk] if chunk else []
         self._chunks[at : at + 1] = parts
         self._firsts[at : at + 1] = [part[0].key for part in parts]
 

@@ -55,13 +55,18 @@ class Form(Protocol):
 
     name: str
     content_type: bytes
+    shape: tuple[str, ...]
+    """What the form depends on; another shape needs all objects anew."""
     namespaced: bool
     has_watch_list: bool
     """The API server has marked the end of initial events, so it offers WatchList."""
     namespace_selectable: bool
-    field_labels: dict[str, int] | None
-    """Selectable fields beyond metadata, to their place in ``Object.fields``; None where it isn't
-    known which ones there are."""
+    indexed: tuple[int, ...]
+    """Places of the fields in ``Object.fields`` that are worth an index."""
+    field_labels: dict[str, int]
+    """Selectable fields beyond metadata, to their place in ``Object.fields``."""
+    knows_fields: bool
+    """Those, and the two of metadata, are all that there are."""
 
     def decode_page(self, body: bytes) -> Page:
         """Decode a page of a list."""
@@ -72,8 +77,13 @@ class Form(Protocol):
     def encode_object(self, found: Object) -> bytes:
         """Encode the body of a get."""
 
-    def encode_list_envelope(self, version: int) -> tuple[bytes, bytes]:
-        """Encode the head and the tail of a complete list; items stand between, comma-separated."""
+    def encode_list_envelope(
+        self, version: int, continue_token: str = "", remaining: int = 0
+    ) -> tuple[bytes, bytes]:
+        """Encode the head and the tail of a list; items stand between, comma-separated.
+
+        A page has a token, and where it's known how many objects are left behind it.
+        """
 
     def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
         """Encode a watch frame; an object of another version than *version* is restamped."""

@@ -4,6 +4,7 @@ kube-apiserver writes JSON in two layouts. Go structs (built-in resources): kind
 first, none of them on list items. Unstructured (custom resources): sorted keys, both on every item.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
@@ -20,7 +21,7 @@ from proxy.forms.objects import Object, ObjectDecoder
 from proxy.kube import gojson
 from proxy.kube.errors import from_status
 from proxy.kube.resources import ResourceInfo
-from proxy.kube.selectable import knows_namespace, selectable_fields
+from proxy.kube.selectable import SelectableField, knows_namespace, selectable_fields
 from proxy.kube.versions import parse_version
 
 _INITIAL_END = b'"annotations":{"k8s.io/initial-events-end":"true"}'
@@ -68,32 +69,36 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class JsonForm:
     """JSON of one resource, in the layout that *sample*, a list of it, shows.
 
-    Raises UnknownLayoutError when the sample is in neither layout.
+    *declared* are fields beside those that are built in. Raises UnknownLayoutError when the sample
+    is in neither layout.
     """
 
     name = "json"
     content_type = b"application/json"
 
-    def __init__(self, info: ResourceInfo, sample: bytes) -> None:
+    def __init__(
+        self, info: ResourceInfo, sample: bytes, declared: Sequence[SelectableField] = ()
+    ) -> None:
         resource = info.resource
-        fields = selectable_fields(resource.group, resource.plural)
         self._layout, kind = _read_layout(sample)
-        if fields is None and self._layout is Layout.UNSTRUCTURED:
-            fields = ()  # a custom resource
+        built_in = selectable_fields(resource.group, resource.plural)
+        fields = {field.label: field for field in (*(built_in or ()), *declared)}
+        self.is_custom = self._layout is Layout.UNSTRUCTURED
+        self.knows_fields = built_in is not None or self.is_custom
         self.namespaced = info.namespaced
         self.namespace_selectable = info.namespaced and knows_namespace(
             resource.group, resource.plural
         )
-        self.field_labels = (
-            None if fields is None else {field.label: n for n, field in enumerate(fields)}
-        )
-        self._objects = ObjectDecoder(fields or ())
+        self.field_labels = {label: n for n, label in enumerate(fields)}
+        self.indexed = tuple(n for n, field in enumerate(fields.values()) if field.indexed)
+        self._objects = ObjectDecoder(tuple(fields.values()))
         self._type_meta = (
             b'{"kind":' + gojson.encode(info.kind) + b',"apiVersion":'
             + gojson.encode(resource.group_version) + b","
             if self._layout is Layout.STRUCT
             else b""
         )  # fmt: skip
+        self.shape = (self._layout.name, info.kind, kind, str(info.namespaced), *fields)
         self._list_kind = gojson.encode(kind)
         self._api_version = gojson.encode(resource.group_version)
         self.has_watch_list = False
@@ -154,21 +159,30 @@ class JsonForm:
     def _typed(self, raw: bytes) -> bytes:
         return self._type_meta + raw[1:] if self._type_meta else raw
 
-    def encode_list_envelope(self, version: int) -> tuple[bytes, bytes]:
-        """Encode the head and the tail of a complete list; items stand between, comma-separated."""
-        number = b"%d" % version
+    def encode_list_envelope(
+        self, version: int, continue_token: str = "", remaining: int = 0
+    ) -> tuple[bytes, bytes]:
+        """Encode the head and the tail of a list, whose metadata stand in either."""
+        metadata = self._list_metadata(version, continue_token, remaining)
         if self._layout is Layout.STRUCT:
             head = (
                 b'{"kind":' + self._list_kind + b',"apiVersion":' + self._api_version
-                + b',"metadata":{' + _VERSION + number + b'"},"items":['
+                + b',"metadata":' + metadata + b',"items":['
             )  # fmt: skip
             return head, b"]}\n"
         head = b'{"apiVersion":' + self._api_version + b',"items":['
-        tail = (
-            b'],"kind":' + self._list_kind
-            + b',"metadata":{"continue":"",' + _VERSION + number + b'"}}\n'
-        )  # fmt: skip
-        return head, tail
+        return head, b'],"kind":' + self._list_kind + b',"metadata":' + metadata + b"}\n"
+
+    def _list_metadata(self, version: int, continue_token: str, remaining: int) -> bytes:
+        """Structs leave out what is empty and are in declared order; the others are sorted."""
+        token = b'"continue":"%s"' % continue_token.encode()
+        count = b'"remainingItemCount":%d' % remaining if remaining else b""
+        stamp = _VERSION + b'%d"' % version
+        if self._layout is Layout.STRUCT:
+            members = (stamp, token if continue_token else b"", count)
+        else:
+            members = (token, count, stamp)
+        return b"{" + b",".join(filter(None, members)) + b"}"
 
     def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
         """Encode a watch line."""

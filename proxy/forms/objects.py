@@ -1,13 +1,15 @@
 """Stored objects: a small typed header, which selection needs, and the bytes, which it doesn't."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from keyword import iskeyword
+from types import GenericAlias
 from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from proxy.kube.resources import object_key
-from proxy.kube.selectable import SelectableField, field_text
+from proxy.kube.selectable import EACH, Path, SelectableField, field_text
 from proxy.kube.versions import parse_version
 
 
@@ -29,8 +31,9 @@ NO_LABELS = LabelSet()
 class Object(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One version of one object.
 
-    *raw* is its JSON as a list carries it; *fields* holds the values of the form's
-    ``field_labels``, in that order. Immutable, so it is shared by store, history and readers.
+    *raw* is its JSON as a list carries it; *fields* holds the values of the form's fields, in their
+    order: a text, or where a path goes through an array a tuple of texts. Immutable, so it is
+    shared by store, history and readers.
     """
 
     key: str
@@ -39,7 +42,7 @@ class Object(msgspec.Struct, frozen=True, gc=False, eq=False):
     uid: str
     version: int
     labels: LabelSet
-    fields: tuple[str, ...]
+    fields: tuple[str | tuple[str, ...], ...]
     raw: bytes
 
 
@@ -90,37 +93,70 @@ class ObjectDecoder:
         return found
 
 
-def _read(header: Any, field: SelectableField) -> str:
-    """Read one selectable field; the first of its paths that is set counts."""
+def _read(header: Any, field: SelectableField) -> str | tuple[str, ...]:
+    """Read one field; of several paths the first that is set counts."""
+    if field.is_multiple:
+        return tuple(sorted({*map(field_text, _values(header, field.paths[0]))}))
     for path in field.paths:
-        value = header
-        for step in path:
-            value = getattr(value, step, None)
-        if value is not None and value != "":
-            return field_text(value)
+        for value in _values(header, path):
+            if value != "":
+                return field_text(value)
     return field.default
+
+
+def _values(node: Any, path: Path) -> Iterator[str | float]:
+    """Iterate the leaves that *path* leads to; more than one where it goes through an array."""
+    for place, step in enumerate(path):
+        if node is None:
+            return
+        if step == EACH:
+            for element in node:
+                yield from _values(element, path[place + 1 :])
+            return
+        node = getattr(node, _attribute(step))
+    if node is not None:
+        yield node
+
+
+def _attribute(key: str) -> str:
+    """Name the struct attribute of a JSON key, which may be no identifier."""
+    return key if key.isidentifier() and not iskeyword(key) else f"x{key.encode().hex()}"
 
 
 def _header_type(fields: Sequence[SelectableField]) -> type[msgspec.Struct]:
     """Define a struct with ``metadata`` and just the nested members that *fields* read."""
-    tree: dict[str, Any] = {}
+    tree: dict[str, Any] = {"metadata": {}}
     for path in (path for field in fields for path in field.paths):
         node = tree
         for step in path[:-1]:
             node = node.setdefault(step, {})
-        node[path[-1]] = None
-    members = [*_members(tree), ("metadata", _Metadata, _METADATA_DEFAULT)]
-    return msgspec.defstruct("Header", members, gc=False)
+        node.setdefault(path[-1], None)
+    metadata = _struct(tree.pop("metadata"), base=_Metadata)
+    own = ("metadata", metadata, msgspec.field(default_factory=metadata))
+    return _struct(tree, own)
 
 
-_METADATA_DEFAULT: Any = msgspec.field(default_factory=_Metadata)
-
-
-def _members(tree: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    leaf = str | bool | int | float | None
-    return [
-        (name, leaf, None)
-        if children is None
-        else (name, msgspec.defstruct(name, _members(children), gc=False) | None, None)
-        for name, children in tree.items()
+def _struct(
+    tree: dict[str, Any], *more: tuple[str, Any, Any], base: type[msgspec.Struct] | None = None
+) -> type[msgspec.Struct]:
+    inherited = base.__struct_fields__ if base else ()
+    members = [
+        (_attribute(key), _type(children), None)
+        for key, children in tree.items()
+        if key not in inherited
     ]
+    return msgspec.defstruct(
+        "Header",
+        [*members, *more],
+        bases=(base,) if base else None,
+        rename={_attribute(key): key for key in tree},
+        gc=False,
+    )
+
+
+def _type(children: dict[str, Any] | None) -> Any:
+    if children is None:
+        return str | bool | int | float | None
+    if EACH in children:
+        return GenericAlias(list, (_type(children[EACH]),)) | None
+    return _struct(children) | None

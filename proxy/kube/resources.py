@@ -38,6 +38,11 @@ class ResourceInfo(NamedTuple):
     namespaced: bool
 
 
+def has_no_watch_cache(resource: Resource) -> bool:
+    """Tell Events, which kube-apiserver reads from etcd each time (kubernetes PR 96052)."""
+    return resource.plural == "events" and resource.group in ("", "events.k8s.io")
+
+
 def object_key(namespace: str, name: str) -> str:
     """Build the key that lists are sorted by: ``namespace/name``, cluster-scoped ``name``.
 

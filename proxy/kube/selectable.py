@@ -5,23 +5,62 @@ The table is kube-apiserver's, scattered there over conversions and strategies
 knows ``metadata.name``, and a namespaced one ``metadata.namespace``.
 """
 
+import re
 from typing import NamedTuple
 
 Path = tuple[str, ...]
 
+EACH = "[*]"
+"""The step of a path that goes to every element of an array."""
+
 
 class SelectableField(NamedTuple):
-    """A field label; its value is the first of *paths* that is set, else *default*."""
+    """A field label; its value is the first of *paths* that is set, else *default*.
+
+    *indexed* are those that clients look objects up by.
+    """
 
     label: str
     paths: tuple[Path, ...]
     default: str = ""
+    indexed: bool = False
+
+    @property
+    def is_multiple(self) -> bool:
+        """Tell whether an object may have several values of it."""
+        return any(EACH in path for path in self.paths)
+
+
+_STEP = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|(\[\*\])|\['([^']+)'\]")
+
+
+def declared_field(text: str) -> SelectableField:
+    """Read an index of the settings or a CRD's: ``spec.containers[*].image``.
+
+    A key with dots is quoted: ``metadata.annotations['example.com/owner']``. Raises ValueError.
+    """
+    path: list[str] = []
+    at = 0
+    while at < len(text):
+        step = _STEP.match(text, at)
+        if step is None:
+            raise ValueError(f"{text!r} is not a path like spec.containers[*].image")
+        path.append(step[1] or step[2] or step[3])
+        at = step.end()
+    if not path or path[0] == EACH or path[:2] == ["metadata", "labels"]:
+        raise ValueError(f"{text!r} can't be indexed as a field")
+    return SelectableField(text.removeprefix("."), (tuple(path),), indexed=True)
 
 
 def _fields(*labels: str, **defaults: str) -> tuple[SelectableField, ...]:
     """Fields whose label is their path; *defaults* by the label's last step."""
     return tuple(
-        SelectableField(label, (tuple(label.split(".")),), defaults.get(label.split(".")[-1], ""))
+        SelectableField(
+            label,
+            (tuple(label.split(".")),),
+            defaults.get(label.split(".")[-1], ""),
+            indexed=label == "spec.nodeName",
+        )
         for label in labels
     )
 
@@ -29,7 +68,10 @@ def _fields(*labels: str, **defaults: str) -> tuple[SelectableField, ...]:
 def _reference(label: str, member: str) -> tuple[SelectableField, ...]:
     """The fields of an event's object reference, whose member differs between the versions."""
     steps = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-    return tuple(SelectableField(f"{label}.{step}", ((member, step),)) for step in steps)
+    return tuple(
+        SelectableField(f"{label}.{step}", ((member, step),), indexed=step in ("name", "uid"))
+        for step in steps
+    )
 
 
 _BY_RESOURCE: dict[tuple[str, str], tuple[SelectableField, ...]] = {

@@ -1,15 +1,11 @@
 """Cached answers: bodies in parts, joined from stored bytes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from proxy.cache.informer import View
-from proxy.forms.objects import Object
 from proxy.kube import gojson
 from proxy.kube.errors import NotFound
 from proxy.kube.resources import Resource
-
-PART = 1024 * 1024
-"""Bytes of a list handed over at a time; the event loop goes on in between."""
 
 MAX_INDENT = 1024 * 1024
 """Bytes of a body that is indented here, in about a millisecond; larger ones are forwarded."""
@@ -31,29 +27,6 @@ def not_found(resource: Resource, name: str) -> NotFound:
         f'{qualified} "{name}" not found',
         details={key: value for key, value in details.items() if value},
     )
-
-
-def list_parts(view: View, objects: list[Object]) -> tuple[int, Iterator[bytes]]:
-    """Encode a list of *objects* at the view's version; returns its length and its parts."""
-    head, tail = view.form.encode_list_envelope(view.store.version)
-    commas = max(len(objects) - 1, 0)
-    length = len(head) + sum(len(found.raw) for found in objects) + commas + len(tail)
-    return length, _parts(head, objects, tail)
-
-
-def _parts(head: bytes, objects: list[Object], tail: bytes) -> Iterator[bytes]:
-    part = [head]
-    size = 0
-    separator = b""
-    for found in objects:
-        part += (separator, found.raw)
-        separator = b","
-        size += len(found.raw)
-        if size >= PART:
-            yield b"".join(part)
-            part, size = [], 0
-    part.append(tail)
-    yield b"".join(part)
 
 
 def indented(parts: Iterable[bytes]) -> bytes:

@@ -7,14 +7,16 @@ provably the API server's own answer is forwarded; the API server also words eve
 from dataclasses import dataclass
 from enum import Enum
 from hmac import compare_digest
+from typing import NamedTuple
 
 from proxy.cache.informer import View
-from proxy.cache.store import Snapshot
+from proxy.cache.store import KeyRange, Snapshot
+from proxy.kube.continuation import LATEST, decode_token
 from proxy.kube.negotiation import prefers_json, wants_indent
 from proxy.kube.options import ReadOptions, parse_options
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Request, Verb, verb_of
-from proxy.kube.resources import object_key
+from proxy.kube.resources import has_no_watch_cache, object_key
 from proxy.reads.query import Selection, select_by
 
 
@@ -33,8 +35,6 @@ class Reason(Enum):
     SCOPE = ("uri-miss", "scope")
     FIELDS = ("uri-miss", "field-selector")
     EXACT = ("uri-miss", "exact-version")
-    PAGES = ("uri-miss", "pages")
-    BEHIND = ("uri-miss", "version-before-history")
     BOOKMARK = ("uri-miss", "bookmark-unknown")
     AHEAD = ("stale", "version-ahead")
     LARGE_INDENT = ("vary-miss", "indent")
@@ -63,22 +63,29 @@ class ServeGet:
 
 @dataclass(frozen=True, slots=True)
 class ServeList:
-    """Answer with a selection, if it has no more than *limit* objects; 0 is no limit."""
+    """Answer with a page of a selection: of the objects of *snapshot* within *keys*.
+
+    A *limit* below 1 is none; *slash* is how the resource's continue tokens are written.
+    """
 
     selection: Selection
+    snapshot: Snapshot
+    keys: KeyRange
     limit: int
+    slash: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ServeWatch:
     """Stream a selection: the objects of *initial* first, then the events from *cursor* on.
 
-    Nothing at or below *after* is sent: a watch may start at a version still to come.
+    Nothing at or below *after* is sent: a watch may start at a version still to come. Without a
+    cursor the history begins after *after*, and the API server has to tell what lies between.
     """
 
     selection: Selection
     initial: Snapshot | None
-    cursor: int
+    cursor: int | None
     after: int
 
 
@@ -145,25 +152,66 @@ def _plan_get(read: Read, view: View) -> Plan:
 
 def _plan_list(read: Read, view: View) -> Plan:
     options = read.options
-    wanted = options.resource_version
-    if options.send_initial_events is not None or options.limit < 0:
-        return Reason.INVALID
-    if options.continue_token:
-        return Reason.PAGES
-    match options.resource_version_match, wanted:
-        case ("", None | 0) | ("NotOlderThan", int()):
-            pass
-        case ("", int()) if not options.limit:
-            pass
-        case _:  # exact, exact by default, or not allowed
-            return Reason.EXACT
     selection = select_by(view.form, read.target.namespace, options.labels, options.fields)
     if selection is None:
         return Reason.FIELDS
-    if (wanted or 0) > view.store.version:
-        return Wait(wanted or 0)
-    ignores_limit = wanted == 0 and read.target.resource.plural != "events"
-    return ServeList(selection, 0 if ignores_limit else options.limit)
+    point = _point(options, view)
+    if not isinstance(point, _Point):
+        return point
+    keys = selection.keys
+    if point.start:
+        keys = keys._replace(low=keys.low + point.start)
+    etcd = has_no_watch_cache(read.target.resource)
+    ignores_limit = options.resource_version == 0 and not etcd
+    return ServeList(
+        selection, point.snapshot, keys, 0 if ignores_limit else options.limit, slash=not etcd
+    )
+
+
+class _Point(NamedTuple):
+    """The state that a list is of, and the key within its scope that it starts at."""
+
+    snapshot: Snapshot
+    start: str = ""
+
+
+def _point(options: ReadOptions, view: View) -> _Point | Wait | Reason:
+    """The table of resourceVersion, resourceVersionMatch, continue and limit (KEP-2340)."""
+    wanted = options.resource_version
+    match (options.continue_token, options.resource_version_match, wanted):
+        case _ if options.send_initial_events is not None:
+            return Reason.INVALID
+        case ("", "", None | 0):
+            return _Point(view.store.snapshot())
+        case ("", "", int(version)) if options.limit > 0:
+            return _exactly(version, view)
+        case ("", "" | "NotOlderThan", int(version)):
+            late = version > view.store.version
+            return Wait(version) if late else _Point(view.store.snapshot())
+        case ("", "Exact", int(version)) if version:
+            return _exactly(version, view)
+        case (token, "", None | 0) if token:
+            return _continued(token, view)
+        case _:
+            return Reason.INVALID
+
+
+def _exactly(version: int, view: View) -> _Point | Wait | Reason:
+    if version > view.store.version:
+        return Wait(version)
+    snapshot = view.snapshots.at(version)
+    return _Point(snapshot) if snapshot is not None else Reason.EXACT
+
+
+def _continued(text: str, view: View) -> _Point | Wait | Reason:
+    try:
+        token = decode_token(text)
+    except ValueError:
+        return Reason.INVALID
+    if token.version == LATEST:
+        return _Point(view.store.snapshot(), token.start)
+    point = _exactly(token.version, view)
+    return point._replace(start=token.start) if isinstance(point, _Point) else point
 
 
 def _plan_watch(read: Read, view: View) -> Plan:
@@ -182,8 +230,6 @@ def _plan_watch(read: Read, view: View) -> Plan:
             return Wait(wanted)
         return ServeWatch(selection, view.store.snapshot(), view.history.end, after=0)
     cursor = view.history.cursor_after(wanted) if wanted else view.history.end
-    if cursor is None:
-        return Reason.BEHIND
     return ServeWatch(selection, None, cursor, after=wanted)
 
 

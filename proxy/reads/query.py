@@ -1,14 +1,50 @@
 """Which objects of a view a request selects. Pure: selectors against typed headers, no bytes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Set
+from typing import NamedTuple
 
 from proxy.cache.history import Event
-from proxy.cache.store import Snapshot
+from proxy.cache.index import field_values
+from proxy.cache.store import KeyRange, Snapshot, Store, namespace_range
 from proxy.forms.form import EventType, Form
 from proxy.forms.objects import LabelSet, Object
-from proxy.kube.selectors import FieldSelector, LabelSelector
+from proxy.kube.resources import object_key
+from proxy.kube.selectors import FieldSelector, LabelSelector, Operator
 
-FieldTest = Callable[[Object], bool]
+NAME, NAMESPACE = -1, -2
+"""Places of the two metadata fields, beside those of ``Object.fields``."""
+
+BROAD = 4
+MIN_SETS = 64
+"""A label that more than one in so many label sets carry selects little: a scan finds its objects
+as fast, and a page of them faster. Below so many sets it doesn't matter."""
+
+MAX_PICKED = 8192
+"""Objects that are looked up and sorted at a time, in a few milliseconds; more are scanned."""
+
+
+class FieldTest(NamedTuple):
+    """A field compared with a value."""
+
+    label: str
+    place: int
+    value: str
+    negated: bool
+
+    def __call__(self, found: Object) -> bool:
+        """Tell whether an object passes."""
+        if self.place == NAME:
+            return (found.name == self.value) is not self.negated
+        if self.place == NAMESPACE:
+            return (found.namespace == self.value) is not self.negated
+        return (self.value in field_values(found, self.place)) is not self.negated
+
+
+class Candidates(NamedTuple):
+    """Objects in order, among which are all that are selected; *size* says how many there are."""
+
+    size: int
+    objects: Iterable[Object]
 
 
 class Selection:
@@ -18,27 +54,96 @@ class Selection:
     """
 
     def __init__(
-        self, namespace: str, labels: LabelSelector, field_tests: tuple[FieldTest, ...]
+        self,
+        namespace: str,
+        labels: LabelSelector,
+        field_tests: tuple[FieldTest, ...],
+        *,
+        namespaced: bool,
     ) -> None:
+        self.keys = namespace_range(namespace)
         self._namespace = namespace
         self._labels = labels
         self._field_tests = field_tests
+        self._has_keys = bool(namespace) or not namespaced
         self._verdicts: dict[LabelSet, bool] = {}
-
-    def list(self, snapshot: Snapshot) -> Iterator[Object]:
-        """Iterate the selected objects in order."""
-        namespace = self._namespace
-        found = snapshot.in_namespace(namespace) if namespace else iter(snapshot)
-        if self._labels:
-            found = filter(self._matches_labels, found)
-        for test in self._field_tests:
-            found = filter(test, found)
-        return found
 
     @property
     def filters(self) -> bool:
         """Tell whether objects of the namespace may be left out."""
         return bool(self._labels or self._field_tests)
+
+    @property
+    def single_key(self) -> str | None:
+        """The key of the one object that can be selected, when the selector names it."""
+        if self._has_keys:
+            for _, place, value, negated in self._field_tests:
+                if place == NAME and not negated:
+                    return object_key(self._namespace, value)
+        return None
+
+    @property
+    def shape(self) -> str:
+        """The selector without its values: what an index would have to be made for."""
+        labels = [f"{each.key} {each.operator.value}" for each in self._labels.requirements]
+        fields = [f"{test.label}{'!=' if test.negated else '='}" for test in self._field_tests]
+        return ", ".join([*labels, *fields])
+
+    def candidates(self, store: Store, snapshot: Snapshot, keys: KeyRange) -> Candidates:
+        """Find the candidates within *keys*: of the present state by the most selective index."""
+        if store.changed > snapshot.version:
+            return Candidates(snapshot.count(keys), snapshot.range(keys))
+        if (key := self.single_key) is not None:
+            found = store.get(key) if key in keys else None
+            return Candidates(1, (found,)) if found else Candidates(0, ())
+        indexes = store.indexes
+        total = indexes.namespaces[self._namespace] if self._namespace else len(store)
+        fewest = min(MAX_PICKED, total)
+        picked: list[Set[str]] | None = None
+        for postings in (self._by_fields(store), self._by_labels(store, fewest)):
+            size = sum(map(len, postings)) if postings is not None else total
+            if postings is not None and size < fewest:
+                fewest, picked = size, postings
+        if picked is None:
+            return Candidates(total, snapshot.range(keys))
+        return Candidates(
+            fewest, store.pick(key for posting in picked for key in posting if key in keys)
+        )
+
+    def _by_fields(self, store: Store) -> list[Set[str]] | None:
+        """The shortest posting of an indexed field that must equal a value."""
+        found = [
+            keys
+            for _, place, value, negated in self._field_tests
+            if not negated and (keys := store.indexes.with_field(place, value)) is not None
+        ]
+        return [min(found, key=len)] if found else None
+
+    def _by_labels(self, store: Store, most: int) -> list[Set[str]] | None:
+        """The postings of the label sets that match; None where there are more sets than *most*."""
+        if not self._labels:
+            return None
+        label_sets = store.indexes.label_sets
+        sets: Iterable[LabelSet] = label_sets
+        count = len(label_sets)
+        for key, operator, values in self._labels.requirements:
+            if operator is Operator.IN:
+                narrowed = store.indexes.with_pair(key, values)
+                if len(narrowed) < count:
+                    sets, count = narrowed, len(narrowed)
+        if count > most or count > len(label_sets) // BROAD + MIN_SETS:
+            return None
+        return [label_sets[each] for each in sets if self._labels.matches(each)]
+
+    def select(self, objects: Iterable[Object]) -> list[Object]:
+        """Choose the selected ones among candidates."""
+        found = list(objects)
+        if self._labels:
+            matches = self._matches_labels
+            found = [each for each in found if matches(each)]
+        for test in self._field_tests:
+            found = [each for each in found if test(each)]
+        return found
 
     def matches(self, found: Object) -> bool:
         """Tell whether one object is selected."""
@@ -77,25 +182,16 @@ def select_by(
     """Build a selection; None when a field is not known to be selectable."""
     tests = []
     for term in fields.terms:
-        read = _field_reader(form, term.field)
-        if read is None:
+        place = _place(form, term.field)
+        if place is None:
             return None
-        tests.append(_field_test(read, term.value, term.negated))
-    return Selection(namespace, labels, tuple(tests))
+        tests.append(FieldTest(term.field, place, term.value, term.negated))
+    return Selection(namespace, labels, tuple(tests), namespaced=form.namespaced)
 
 
-def _field_reader(form: Form, field: str) -> Callable[[Object], str] | None:
-    if form.field_labels is None:
-        return None
-    if field == "metadata.name":
-        return lambda found: found.name
-    if field == "metadata.namespace" and form.namespace_selectable:
-        return lambda found: found.namespace
-    place = form.field_labels.get(field)
-    return None if place is None else lambda found: found.fields[place]
-
-
-def _field_test(read: Callable[[Object], str], value: str, negated: bool) -> FieldTest:
-    if negated:
-        return lambda found: read(found) != value
-    return lambda found: read(found) == value
+def _place(form: Form, field: str) -> int | None:
+    if field == "metadata.name" and form.knows_fields:
+        return NAME
+    if field == "metadata.namespace" and form.knows_fields and form.namespace_selectable:
+        return NAMESPACE
+    return form.field_labels.get(field)

@@ -9,7 +9,10 @@ from proxy.cache.demand import Read as DemandRead
 from proxy.cache.informer import Informer, View
 from proxy.cache.informers import Informers
 from proxy.kube.requests import Request
-from proxy.reads.answers import MAX_INDENT, get_answer, indented, list_parts
+from proxy.kube.resources import Resource
+from proxy.reads.answers import MAX_INDENT, get_answer, indented
+from proxy.reads.catchup import CatchUp, Lines
+from proxy.reads.listing import Listing, Tally
 from proxy.reads.plan import (
     Plan,
     Read,
@@ -29,23 +32,25 @@ arrives within milliseconds; a version from elsewhere may not arrive for a minut
 
 
 class Answer(NamedTuple):
-    """A complete cached answer; *length* is that of all *parts* together, in bytes."""
+    """A cached answer; *length* is that of all *parts* together in bytes, None where that shows
+    only at their end. An empty part lets the event loop go on."""
 
     informer: Informer
     version: int
     status: int
     content_type: bytes
-    length: int
+    length: int | None
     parts: Iterable[bytes]
 
 
 class Stream(NamedTuple):
-    """A cached watch."""
+    """A cached watch; *caught_up* by the API server where it begins before the history."""
 
     informer: Informer
     version: int
     content_type: bytes
     watch: Watch
+    caught_up: bool
 
 
 class Pending(NamedTuple):
@@ -58,23 +63,30 @@ class Pending(NamedTuple):
 class _Serving(NamedTuple):
     """A read and the view that answers it."""
 
+    request: Request
     read: Read
     informer: Informer
     view: View
 
 
 class Reader:
-    """Reads from *informers*; *own_authorization* is what the proxy itself shows upstream."""
+    """Reads from *informers*; *own_authorization* is what the proxy itself shows upstream.
+
+    *lines* opens a watch at the API server.
+    """
 
     def __init__(
         self,
         informers: Informers,
         own_authorization: Callable[[], str],
+        lines: Callable[[str], Lines],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.tallies: dict[Resource, Tally] = {}
         self._informers = informers
         self._own_authorization = own_authorization
+        self._lines = lines
         self._clock = clock
 
     def read(self, request: Request) -> Answer | Stream | Pending | Reason:
@@ -88,7 +100,7 @@ class Reader:
             self._informers.note(resource, namespace, DemandRead(read.verb))
             return Reason.NOT_CACHED if informer is None else Reason.SYNCING
         informer.touch()
-        return self._serve(_Serving(read, informer, informer.view))
+        return self._serve(_Serving(request, read, informer, informer.view))
 
     async def wait(self, request: Request, pending: Pending) -> Answer | Stream | Reason:
         """Wait a little for the version; a read that is still ahead then is forwarded."""
@@ -102,7 +114,7 @@ class Reader:
         return Reason.AHEAD if isinstance(answer, Pending) else answer
 
     def _serve(self, serving: _Serving) -> Answer | Stream | Pending | Reason:
-        read, informer, view = serving
+        _, read, informer, view = serving
         decided: Plan = plan(read, view)
         match decided:
             case ServeGet():
@@ -111,32 +123,56 @@ class Reader:
             case ServeList():
                 return self._list(serving, decided)
             case ServeWatch():
-                watch = Watch(
-                    informer,
-                    view,
-                    decided,
-                    bookmarks=read.options.allow_watch_bookmarks,
-                    timeout=read.options.timeout_seconds,
-                    clock=self._clock,
-                )
-                return Stream(informer, view.store.version, view.form.content_type, watch)
+                return self._watch(serving, decided)
             case Wait():
                 return Pending(informer, decided.version)
             case Reason():
                 return decided
 
+    def _watch(self, serving: _Serving, decided: ServeWatch) -> Stream:
+        request, read, informer, view = serving
+        catch_up = None
+        if decided.cursor is None:
+            catch_up = CatchUp(self._lines, request, view, decided.after)
+        watch = Watch(
+            informer,
+            view,
+            decided,
+            read.options,
+            catch_up=catch_up,
+            clock=self._clock,
+        )
+        return Stream(
+            informer, view.store.version, view.form.content_type, watch, catch_up is not None
+        )
+
     def _list(self, serving: _Serving, decided: ServeList) -> Answer | Reason:
         view = serving.view
-        objects = list(decided.selection.list(view.store.snapshot()))
-        if decided.limit and len(objects) + decided.selection.filters > decided.limit:
-            return Reason.PAGES  # a full page of a selection is followed by one, maybe empty
-        length, parts = list_parts(view, objects)
-        return self._answer(serving, 200, length, parts)
+        listing = Listing(
+            decided,
+            view.form,
+            decided.selection.candidates(view.store, decided.snapshot, decided.keys),
+            view.snapshots,
+            self.tallies.setdefault(serving.read.target.resource, Tally()),
+        )
+        if listing.is_small:
+            parts = list(listing.parts())
+            return self._answer(serving, 200, sum(map(len, parts)), parts)
+        if serving.read.indent:
+            return Reason.LARGE_INDENT
+        return Answer(
+            serving.informer,
+            decided.snapshot.version,
+            200,
+            view.form.content_type,
+            None,
+            listing.parts(),
+        )
 
     def _answer(
         self, serving: _Serving, status: int, length: int, parts: Iterable[bytes]
     ) -> Answer | Reason:
-        read, informer, view = serving
+        _, read, informer, view = serving
         if read.indent:
             if length > MAX_INDENT:
                 return Reason.LARGE_INDENT

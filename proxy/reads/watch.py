@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 
@@ -10,7 +11,10 @@ from proxy.cache.informer import Ending, Informer, View
 from proxy.forms.form import EventType
 from proxy.kube import gojson
 from proxy.kube.errors import ApiError, Expired
+from proxy.kube.options import ReadOptions
+from proxy.reads.catchup import CatchUp
 from proxy.reads.plan import ServeWatch
+from proxy.reads.query import Candidates
 
 BATCH = 100
 """Events encoded before the loop goes on: half a millisecond of joining 11 KB objects."""
@@ -28,7 +32,8 @@ BOOKMARK_LEAD = 2.0
 class Watch:
     """One client's watch: a cursor into the history of a view, and its timers.
 
-    *timeout* is in seconds, None for the API server's own random deadline.
+    *catch_up* tells what lies before the history, where the plan has no cursor. ``ending`` says how
+    the watch came to its end.
     """
 
     def __init__(
@@ -36,18 +41,23 @@ class Watch:
         informer: Informer,
         view: View,
         plan: ServeWatch,
+        options: ReadOptions,
         *,
-        bookmarks: bool,
-        timeout: float | None,
-        clock: Callable[[], float],
+        catch_up: CatchUp | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.ending = ""
         self._informer = informer
         self._view = view
         self._plan = plan
-        self._cursor = plan.cursor
-        self._bookmarks = bookmarks
+        self._cursor = plan.cursor or 0
+        self._after = plan.after
+        self._catch_up = catch_up
+        self._candidates = _candidates(plan, view)
+        self._bookmarks = options.allow_watch_bookmarks
         self._clock = clock
-        self._deadline = clock() + (timeout or MIN_REQUEST_TIMEOUT * (1 + random.random()))
+        lasting = options.timeout_seconds or MIN_REQUEST_TIMEOUT * (1 + random.random())
+        self._deadline = clock() + lasting
         self._next_bookmark = float("inf")
         self._start = plan.initial.version if plan.initial else plan.after
         self._sent = self._start
@@ -55,31 +65,61 @@ class Watch:
         self._schedule_bookmark()
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Yield encoded frames, several at a time, until the deadline or the view's end."""
+        """Yield encoded frames, several at a time, until the deadline or the view's end.
+
+        The first, empty ones mean that the watch is accepted; it may be refused before.
+        """
+        if self._catch_up is not None:
+            async for frames in self._catch_up.frames():
+                yield frames
+            if self._catch_up.failed:
+                self.ending = "expired"
+                return
+            self._go_on_from(self._catch_up.version)
         for frames in self._initial():
             yield frames
             await asyncio.sleep(0)
+        async for frames in self._following():
+            yield frames
+
+    async def _following(self) -> AsyncIterator[bytes]:
         while True:
             news = self._informer.signal.next()
             if frames := self._events() or self._due_bookmark():
                 yield frames
             elif self._error is not None:
+                self.ending = "expired"
                 yield error_frame(self._error)
                 return
             elif self._is_current:
-                if self._view.ended is not None or self._clock() >= self._deadline:
+                if self._view.ended is not None:
+                    self.ending = "stopped"
+                    return
+                if self._clock() >= self._deadline:
+                    self.ending = "deadline"
                     return
                 await asyncio.wait({news}, timeout=self._next_timer - self._clock())
 
+    def _go_on_from(self, version: int) -> None:
+        """Continue behind what the API server has told."""
+        cursor = self._view.history.cursor_after(version)
+        self._cursor = -1 if cursor is None else cursor  # -1 is gone, and so is this watch
+        self._after = self._sent = version
+
     def _initial(self) -> Iterator[bytes]:
         """Encode the objects that the watch starts with, and the bookmark that ends them."""
+        yield b""
         snapshot = self._plan.initial
         if snapshot is None:
             return
         form = self._view.form
-        objects = self._plan.selection.list(snapshot)
-        while batch := list(islice(objects, BATCH)):
-            yield b"".join(form.encode_event(EventType.ADDED, one, one.version) for one in batch)
+        candidates = iter(self._candidates.objects)
+        while batch := list(islice(candidates, BATCH)):
+            selected = self._plan.selection.select(batch)
+            self._informer.sent += len(selected)
+            yield b"".join(
+                [form.encode_event(EventType.ADDED, one, one.version) for one in selected]
+            )
         if self._bookmarks:
             yield form.encode_bookmark(snapshot.version, initial_end=True) or b""
 
@@ -102,7 +142,8 @@ class Watch:
         for event in events:
             self._sent = event.version
             told = self._plan.selection.transition(event)
-            if told is not None and event.version > self._plan.after:
+            if told is not None and event.version > self._after:
+                self._informer.sent += 1
                 yield self._view.form.encode_event(*told, event.version)
 
     def _due_bookmark(self) -> bytes:
@@ -126,6 +167,12 @@ class Watch:
     @property
     def _next_timer(self) -> float:
         return min(self._next_bookmark, self._deadline)
+
+
+def _candidates(plan: ServeWatch, view: View) -> Candidates:
+    if plan.initial is None:
+        return Candidates(0, ())
+    return plan.selection.candidates(view.store, plan.initial, plan.selection.keys)
 
 
 def error_frame(error: ApiError) -> bytes:

@@ -10,16 +10,12 @@ from pydantic import BaseModel
 from proxy import __version__
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
-from proxy.server.metrics import render
+from proxy.server.metrics import Measured, render
 from proxy.server.page import status_page
-from proxy.server.stats import Stats
 
 
-class Served(Protocol):
+class Served(Measured, Protocol):
     """What the admin listener shows of a proxy."""
-
-    informers: Informers
-    stats: Stats
 
     @property
     def unready(self) -> list[str]:
@@ -40,12 +36,21 @@ class InformerStatus(BaseModel):
     last_error: str
 
 
+class Scan(BaseModel):
+    """Lists of one selector shape that looked at many objects for few: an index is missing."""
+
+    resource: str
+    selector: str
+    lists: int
+
+
 class Status(BaseModel):
     """The proxy and its informers."""
 
     version: str
     ready: bool
     informers: list[InformerStatus]
+    scans: list[Scan]
 
 
 def _refuse_remote(request: Request) -> None:
@@ -64,7 +69,7 @@ def admin_app(proxy: Served) -> FastAPI:
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics in Prometheus' text format."""
-        body = render(proxy.stats, proxy.informers)
+        body = render(proxy)
         return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/healthz", response_class=PlainTextResponse)
@@ -138,5 +143,10 @@ def _status(proxy: Served) -> Status:
                 last_error=each.reflector.last_error,
             )
             for each in proxy.informers
+        ],
+        scans=[
+            Scan(resource=str(resource), selector=shape or "(everything)", lists=count)
+            for resource, tally in proxy.reader.tallies.items()
+            for shape, count in tally.scans.most_common()
         ],
     )

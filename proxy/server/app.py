@@ -9,13 +9,24 @@ from proxy.kube.options import parse_query
 from proxy.kube.requests import Request, parse_request, verb_of
 from proxy.reads.plan import Reason
 from proxy.reads.reader import Answer, Pending, Reader, Stream
-from proxy.server.exchange import ClientGoneError, Exchange, Headers, Receive, Scope, Send, race
+from proxy.server.exchange import (
+    ClientGoneError,
+    Exchange,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    SlowClientError,
+    race,
+)
 from proxy.server.stats import Stats
 from proxy.upstream import tunnel
 from proxy.upstream.client import READ_TIMEOUT, Client
+from proxy.upstream.documents import Documents
 from proxy.upstream.headers import request_headers, response_headers
 
 _STREAMING_SUBRESOURCES = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+_REVALIDATED = (b"cache-status", b'kubecache; fwd=stale; fwd-status=304; detail="revalidated"')
 _ERROR = (b"cache-status", b'kubecache; detail="error"')
 _NO_CACHE = (b"cache-control", b"no-cache, private")
 
@@ -26,6 +37,7 @@ class ReadApp:
     def __init__(self, reader: Reader, client: Client, hosts: HostCheck, stats: Stats) -> None:
         self._reader = reader
         self._client = client
+        self._documents = Documents(client)
         self._hosts = hosts
         self._stats = stats
         self._draining = asyncio.Event()
@@ -78,37 +90,59 @@ class ReadApp:
             answer.status,
             [
                 (b"content-type", answer.content_type),
-                (b"content-length", b"%d" % answer.length),
+                *(
+                    [(b"content-length", b"%d" % answer.length)]
+                    if answer.length is not None
+                    else []
+                ),
                 *_hit(answer),
             ],
         )
-        last = b""
+        if answer.length is not None:
+            await exchange.finish(b"".join(answer.parts))
+            return
         for part in answer.parts:
-            if last:
-                await exchange.write(last)
-                await asyncio.sleep(0)
-            last = part
-        await exchange.finish(last)
+            if part:
+                await exchange.write(part)
+            await asyncio.sleep(0)
+        await exchange.finish()
 
     async def _stream(self, stream: Stream, exchange: Exchange) -> None:
         """Send a cached watch; headers go out before the first event."""
         exchange.skip_body()
         exchange.is_watch = True
-        await exchange.start(200, [(b"content-type", stream.content_type), *_hit(stream)])
         stream.informer.watchers += 1
+        how = "client"
         try:
             await exchange.unless_gone(self._send_frames(stream, exchange))
+            how = stream.watch.ending
+        except SlowClientError:
+            how = "slow"
+            raise
+        except ApiError:
+            how = "upstream"
+            raise
         finally:
             stream.informer.watchers -= 1
+            stream.informer.terminated[how] += 1
             stream.informer.touch()
 
     async def _send_frames(self, stream: Stream, exchange: Exchange) -> None:
         async for frames in stream.watch.frames():
-            await exchange.write(frames)
+            if not exchange.status:
+                headers = [(b"content-type", stream.content_type), *_hit(stream)]
+                await exchange.start(200, headers)
+            if frames:
+                await exchange.write(frames)
         await exchange.finish()
 
     async def _forward(self, request: Request, reason: Reason, exchange: Exchange) -> None:
         """Pass a request and its answer through, unbuffered."""
+        if reason is Reason.PATH and Documents.covers(
+            request.method, request.path, exchange.headers
+        ):
+            await self._document(request, reason, exchange)
+            return
         if not _has_body(exchange.headers):
             exchange.skip_body()
         exchange.is_watch = _is_watch(request)
@@ -119,6 +153,13 @@ class ReadApp:
             await exchange.finish()
         elif not ended:
             await exchange.abort()
+
+    async def _document(self, request: Request, reason: Reason, exchange: Exchange) -> None:
+        """Answer with a discovery or OpenAPI document, which the API server has just confirmed."""
+        document = await self._documents.get(request.raw_target, request_headers(exchange.headers))
+        note = _REVALIDATED if document.revalidated else _forwarded(reason)
+        await exchange.start(document.status, [*document.headers, note])
+        await exchange.finish(document.body)
 
     async def _tunnel(self, request: Request, exchange: Exchange) -> None:
         """Connect the client with the API server byte by byte."""
@@ -159,10 +200,12 @@ class ReadApp:
 
 def _hit(answer: Answer | Stream) -> Headers:
     """Headers of a cached answer: its age in whole seconds, and what it reflects."""
+    partial = isinstance(answer, Stream) and answer.caught_up
+    how = b"fwd=partial" if partial else b"hit"
     return [
         _NO_CACHE,
         (b"age", b"%d" % answer.informer.staleness),
-        (b"cache-status", b'kubecache; hit; detail="rv=%d"' % answer.version),
+        (b"cache-status", b'kubecache; %s; detail="rv=%d"' % (how, answer.version)),
     ]
 
 

@@ -18,7 +18,11 @@ SLOW_CLIENT = 60.0
 
 
 class ClientGoneError(Exception):
-    """The client closed the connection, or stopped reading."""
+    """The client closed the connection."""
+
+
+class SlowClientError(ClientGoneError):
+    """The client did not read for too long."""
 
 
 class Exchange:
@@ -67,7 +71,7 @@ class Exchange:
             async with asyncio.timeout(SLOW_CLIENT):
                 await self._send({"type": "http.response.body", "body": part, "more_body": True})
         except TimeoutError:
-            raise ClientGoneError from None
+            raise SlowClientError from None
 
     async def finish(self, part: bytes = b"") -> None:
         """Send the last part of the body."""

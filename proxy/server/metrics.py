@@ -4,6 +4,7 @@ Names and labels are public; ``docs/metrics.md`` lists them.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -16,23 +17,36 @@ from prometheus_client.registry import Collector
 
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
+from proxy.reads.reader import Reader
+from proxy.server.pulse import Pulse
 from proxy.server.stats import BUCKETS, Histogram, Stats
 
-_SCOPE = ("group", "version", "resource", "namespace")
+_RESOURCE = ("group", "version", "resource")
+_SCOPE = (*_RESOURCE, "namespace")
+
+
+class Measured(Protocol):
+    """What is measured of a proxy."""
+
+    stats: Stats
+    informers: Informers
+    reader: Reader
+    pulse: Pulse
 
 
 class ProxyCollector(Collector):
     """Turns counters and informers into metric families."""
 
-    def __init__(self, stats: Stats, informers: Informers) -> None:
-        self._stats = stats
-        self._informers = informers
+    def __init__(self, served: Measured) -> None:
+        self._served = served
 
     def collect(self) -> Iterator[Metric]:
         """Yield all families."""
         yield from self._requests()
-        yield from _informer_gauges(list(self._informers))
-        yield from _informer_counters(list(self._informers))
+        yield self._pauses()
+        yield from self._lists()
+        yield from _informer_gauges(list(self._served.informers))
+        yield from _informer_counters(list(self._served.informers))
 
     def _requests(self) -> Iterator[Metric]:
         labels = ("verb", "group", "resource", "source")
@@ -41,7 +55,7 @@ class ProxyCollector(Collector):
             "Requests by where their answer came from.",
             labels=(*labels, "code"),
         )
-        for (request, code), count in self._stats.requests.items():
+        for (request, code), count in self._served.stats.requests.items():
             requests.add_metric((*request, str(code)), count)
         yield requests
         durations = HistogramMetricFamily(
@@ -49,7 +63,7 @@ class ProxyCollector(Collector):
             "Seconds from a request's headers to the end of its answer.",
             labels=labels,
         )
-        for request, histogram in self._stats.durations.items():
+        for request, histogram in self._served.stats.durations.items():
             durations.add_metric(request, _cumulative(histogram), histogram.sum)
         yield durations
         forwards = CounterMetricFamily(
@@ -57,9 +71,32 @@ class ProxyCollector(Collector):
             "Requests sent to the API server, by the reason why no informer answered.",
             labels=("reason", "group", "resource"),
         )
-        for (reason, group, resource), count in self._stats.forwards.items():
+        for (reason, group, resource), count in self._served.stats.forwards.items():
             forwards.add_metric((reason.detail, group, resource), count)
         yield forwards
+
+    def _pauses(self) -> Metric:
+        pauses = HistogramMetricFamily(
+            "kubecache_event_loop_pause_seconds",
+            "Seconds by which the event loop was late.",
+            labels=(),
+        )
+        histogram = self._served.pulse.pauses
+        pauses.add_metric((), _cumulative(histogram), histogram.sum)
+        return pauses
+
+    def _lists(self) -> Iterator[Metric]:
+        scanned = CounterMetricFamily(
+            "kubecache_list_scanned_objects", "Objects that lists looked at.", labels=_RESOURCE
+        )
+        returned = CounterMetricFamily(
+            "kubecache_list_returned_objects", "Objects that lists returned.", labels=_RESOURCE
+        )
+        for resource, tally in self._served.reader.tallies.items():
+            labels = (resource.group, resource.version, resource.plural)
+            scanned.add_metric(labels, tally.scanned)
+            returned.add_metric(labels, tally.returned)
+        yield from (scanned, returned)
 
 
 def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
@@ -80,6 +117,7 @@ def _informer_gauges(informers: Iterable[Informer]) -> Iterator[Metric]:
             ("informer_objects", "Objects that the informer holds."),
             ("staleness_seconds", "Seconds since the informer was last proven current."),
             ("watchers", "Watches that the informer serves now."),
+            ("informer_snapshots", "Earlier states kept for clients that page through lists."),
         )
     }
     size = GaugeMetricFamily(
@@ -93,6 +131,8 @@ def _informer_gauges(informers: Iterable[Informer]) -> Iterator[Metric]:
         gauges["informer_objects"].add_metric(scope, len(store) if store else 0)
         gauges["staleness_seconds"].add_metric(scope, informer.staleness)
         gauges["watchers"].add_metric(scope, informer.watchers)
+        snapshots = len(informer.view.snapshots) if informer.view else 0
+        gauges["informer_snapshots"].add_metric(scope, snapshots)
         size.add_metric((*scope, "raw"), store.raw_bytes if store else 0)
     yield from gauges.values()
     yield size
@@ -108,6 +148,14 @@ def _informer_counters(informers: Iterable[Informer]) -> Iterator[Metric]:
     events = CounterMetricFamily(
         "kubecache_informer_watch_events", "Events applied, by type.", labels=(*_SCOPE, "type")
     )
+    sent = CounterMetricFamily(
+        "kubecache_watch_events_sent", "Events told to watchers.", labels=_SCOPE
+    )
+    terminated = CounterMetricFamily(
+        "kubecache_watchers_terminated",
+        "Watches that have ended, by how.",
+        labels=(*_SCOPE, "reason"),
+    )
     for informer in informers:
         scope = _scope(informer)
         for reason, count in informer.reflector.relists.items():
@@ -116,7 +164,10 @@ def _informer_counters(informers: Iterable[Informer]) -> Iterator[Metric]:
             restarts.add_metric((*scope, reason), count)
         for event_type, count in informer.events.items():
             events.add_metric((*scope, event_type), count)
-    yield from (relists, restarts, events)
+        sent.add_metric(scope, informer.sent)
+        for ending, count in informer.terminated.items():
+            terminated.add_metric((*scope, ending), count)
+    yield from (relists, restarts, events, sent, terminated)
 
 
 def _scope(informer: Informer) -> tuple[str, str, str, str]:
@@ -124,8 +175,8 @@ def _scope(informer: Informer) -> tuple[str, str, str, str]:
     return resource.group, resource.version, resource.plural, informer.scope.namespace
 
 
-def render(stats: Stats, informers: Informers) -> bytes:
+def render(served: Measured) -> bytes:
     """Render all metrics in Prometheus' text format."""
     registry = CollectorRegistry()
-    registry.register(ProxyCollector(stats, informers))
+    registry.register(ProxyCollector(served))
     return generate_latest(registry)

@@ -8,10 +8,13 @@ from proxy.cache.backoff import Backoff
 from proxy.cache.informer import Scope
 from proxy.cache.informers import Informers, Policy
 from proxy.kube.errors import ApiError
+from proxy.kube.resources import Resource
+from proxy.kube.selectable import SelectableField, declared_field
 from proxy.reads.reader import Reader
 from proxy.server.admin import admin_app
 from proxy.server.app import ReadApp
 from proxy.server.listener import Listener
+from proxy.server.pulse import Pulse
 from proxy.server.settings import ResourceSettings, Settings
 from proxy.server.stats import Stats
 from proxy.upstream.client import Client
@@ -28,9 +31,10 @@ class Proxy:
     def __init__(self, settings: Settings, credentials: Credentials) -> None:
         self._settings = settings
         self._client = Client(credentials)
+        self._indexes: dict[Resource, tuple[SelectableField, ...]] = {}
         cache = settings.cache
         self.informers = Informers(
-            lambda scope: ListWatch(self._client, scope),
+            lambda scope: ListWatch(self._client, scope, self._indexes.get(scope.resource, ())),
             Policy(
                 thresholds=cache.on_demand.thresholds,
                 idle_ttl=cache.idle_ttl,
@@ -39,12 +43,15 @@ class Proxy:
         )
         self.stats = Stats()
         self.unresolved: set[str] = {each.resource for each in cache.resources}
-        reader = Reader(self.informers, lambda: credentials.last_authorization)
+        self.pulse = Pulse()
+        self.reader = Reader(
+            self.informers, lambda: credentials.last_authorization, self._client.lines
+        )
         hosts = HostCheck("localhost" if settings.listen.path else settings.listen.host)
-        self._app = ReadApp(reader, self._client, hosts, self.stats)
+        self._app = ReadApp(self.reader, self._client, hosts, self.stats)
         self.read_listener = Listener(self._app, settings.listen)
         self.admin_listener = Listener(admin_app(self), settings.admin)
-        self._naming: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def unready(self) -> list[str]:
@@ -56,7 +63,13 @@ class Proxy:
         self.informers.start()
         self.admin_listener.open()
         self.read_listener.open()
-        self._naming = [
+        self._tasks = [
+            asyncio.create_task(self.pulse.beat(), name="pulse"),
+            *self._name_resources(),
+        ]
+
+    def _name_resources(self) -> list[asyncio.Task[None]]:
+        return [
             asyncio.create_task(self._name(each), name=f"resolve {each.resource}")
             for each in self._settings.cache.resources
         ]
@@ -71,13 +84,14 @@ class Proxy:
             except ApiError as error:
                 log.warning("resource %s: %s", wanted.resource, error)
                 await asyncio.sleep(backoff.next())
+        self._indexes[resource] = tuple(map(declared_field, wanted.indexes))
         for namespace in wanted.namespaces or ("",):
             self.informers.name(Scope(resource, namespace))
         self.unresolved.discard(wanted.resource)
 
     async def stop(self) -> None:
         """End watches cleanly, let requests finish, close everything."""
-        for task in self._naming:
+        for task in self._tasks:
             task.cancel()
         self._app.drain()
         await asyncio.gather(self.read_listener.close(), self.informers.stop())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from proxy.cache.demand import Read
+from proxy.kube.selectable import declared_field
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
@@ -69,6 +70,10 @@ def _parse_resource(value: object) -> object:
     return value
 
 
+def _check_index(value: str) -> str:
+    return declared_field(value).label
+
+
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(ge=0)]
 ListenAddress = Annotated[Address, NoDecode, BeforeValidator(parse_address)]
 
@@ -85,6 +90,10 @@ class ResourceSettings(_Section):
     )
     namespaces: tuple[str, ...] = Field(
         default=(), description="Only these namespaces; empty for the whole resource."
+    )
+    indexes: tuple[Annotated[str, AfterValidator(_check_index)], ...] = Field(
+        default=(),
+        description="Paths to select by with fieldSelector=path=value: spec.containers[*].image.",
     )
 
 

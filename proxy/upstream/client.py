@@ -3,7 +3,7 @@
 Nothing is decompressed, redirected or retried here, and library errors leave as API errors.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from yarl import URL
 
 from proxy.kube.errors import ApiError, ServiceUnavailable, Timeout, from_status
 from proxy.upstream.credentials import Credentials
+from proxy.upstream.lines import LineFramer
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for TCP and TLS."""
@@ -26,6 +27,9 @@ KEEPALIVE = 30.0
 
 BUFFER = 256 * 1024
 """Bytes read ahead of a slow client, per connection."""
+
+# 1.37 compresses WatchLists in one gzip member per flush, which many decoders misread.
+_PLAIN_JSON = ((b"Accept", b"application/json"), (b"Accept-Encoding", b"identity"))
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -107,12 +111,27 @@ class Client:
 
     async def get(self, target: str) -> bytes:
         """Get a JSON body whole. Raises ApiError for anything but 200."""
-        headers = ((b"Accept", b"application/json"), (b"Accept-Encoding", b"identity"))
-        async with self.open("GET", target, headers) as response:
+        async with self.open("GET", target, _PLAIN_JSON) as response:
             body = await response.body()
         if response.status != 200:
             raise from_status(response.status, body)
         return body
+
+    async def lines(self, target: str) -> AsyncGenerator[Sequence[bytes], None]:
+        """Watch: yield lines as they arrive, an empty batch first, when the watch is accepted.
+
+        Raises ApiError for a refusal, ServiceUnavailable when the stream breaks.
+        """
+        async with self.open("GET", target, _PLAIN_JSON, read_timeout=None) as response:
+            if response.status != 200:
+                raise from_status(response.status, await response.body())
+            yield []
+            framer = LineFramer()
+            async for chunk in response.chunks:
+                if lines := framer.feed(chunk):
+                    yield lines
+            if not framer.is_empty:
+                raise ServiceUnavailable("the watch ended in the middle of a line")
 
 
 @contextmanager

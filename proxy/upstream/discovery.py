@@ -4,8 +4,9 @@ import re
 
 import msgspec
 
-from proxy.kube.errors import MethodNotAllowed, NotFound
+from proxy.kube.errors import Forbidden, MethodNotAllowed, NotFound
 from proxy.kube.resources import Resource, ResourceInfo
+from proxy.kube.selectable import SelectableField, declared_field
 from proxy.upstream.client import Client
 
 _NEEDED = frozenset({"list", "watch"})
@@ -45,6 +46,42 @@ async def resolve(client: Client, name: str) -> Resource:
         return Resource(group, version, plural)
     found = msgspec.json.decode(await client.get(f"/apis/{rest}"), type=_ApiGroup)
     return Resource(rest, found.preferred_version.version, plural)
+
+
+class _SelectableField(msgspec.Struct, rename="camel"):
+    json_path: str
+
+
+class _CrdVersion(msgspec.Struct, rename="camel"):
+    name: str
+    selectable_fields: list[_SelectableField] = []
+
+
+class _CrdSpec(msgspec.Struct):
+    versions: list[_CrdVersion]
+
+
+class _Crd(msgspec.Struct):
+    spec: _CrdSpec
+
+
+async def custom_fields(client: Client, resource: Resource) -> list[SelectableField]:
+    """Read the ``selectableFields`` of a custom resource's version.
+
+    None are known when the proxy may not read its CustomResourceDefinition.
+    """
+    crds = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").path()
+    try:
+        body = await client.get(f"{crds}/{resource.plural}.{resource.group}")
+    except (Forbidden, NotFound):
+        return []
+    versions = msgspec.json.decode(body, type=_Crd).spec.versions
+    return [
+        declared_field(field.json_path)
+        for version in versions
+        if version.name == resource.version
+        for field in version.selectable_fields
+    ]
 
 
 async def describe(client: Client, resource: Resource) -> ResourceInfo:

@@ -7,30 +7,35 @@ from urllib.parse import urlencode
 from proxy.cache.informer import Scope
 from proxy.forms.form import Form
 from proxy.forms.json import JsonForm, list_version
-from proxy.kube.errors import ServiceUnavailable, from_status
+from proxy.kube.selectable import SelectableField, selectable_fields
 from proxy.upstream.client import Client
-from proxy.upstream.discovery import describe
-from proxy.upstream.lines import LineFramer
+from proxy.upstream.discovery import custom_fields, describe
 
 WATCH_SECONDS = 300
 """A watch is asked to last this to twice this many seconds: client-go's spread of the load."""
 
-# 1.37 compresses WatchLists in one gzip member per flush, which many decoders misread.
-_HEADERS = ((b"Accept", b"application/json"), (b"Accept-Encoding", b"identity"))
-
 
 class ListWatch:
-    """Lists and watches *scope* through *client*; implements ``cache.reflector.Source``."""
+    """Lists and watches *scope* through *client*; implements ``cache.reflector.Source``.
 
-    def __init__(self, client: Client, scope: Scope) -> None:
+    *indexes* are fields that the settings declare beside those that the API server knows.
+    """
+
+    def __init__(
+        self, client: Client, scope: Scope, indexes: Sequence[SelectableField] = ()
+    ) -> None:
         self._client = client
+        self._indexes = indexes
         self._resource = scope.resource
         self._path = scope.resource.path(scope.namespace)
 
     async def describe(self) -> Form:
         """Learn kind and layout; a list of one object shows both, and whether it's allowed."""
         info = await describe(self._client, self._resource)
-        return JsonForm(info, await self.list_page(1, ""))
+        fields = [*self._indexes]
+        if selectable_fields(self._resource.group, self._resource.plural) is None:
+            fields += await custom_fields(self._client, self._resource)
+        return JsonForm(info, await self.list_page(1, ""), fields)
 
     async def list_page(self, limit: int, continue_token: str) -> bytes:
         """Get one page of a consistent list."""
@@ -43,7 +48,7 @@ class ListWatch:
         """Learn the API server's version from a consistent list of at most one object."""
         return list_version(await self.list_page(1, ""))
 
-    async def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
+    def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
         """Watch from *version*, or with None by WatchList; yields lines as they arrive."""
         start = (
             {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
@@ -56,13 +61,4 @@ class ListWatch:
             "timeoutSeconds": str(int(WATCH_SECONDS * (1 + random.random()))),
             **start,
         }
-        target = f"{self._path}?{urlencode(query)}"
-        async with self._client.open("GET", target, _HEADERS, read_timeout=None) as response:
-            if response.status != 200:
-                raise from_status(response.status, await response.body())
-            framer = LineFramer()
-            async for chunk in response.chunks:
-                if lines := framer.feed(chunk):
-                    yield lines
-            if not framer.is_empty:
-                raise ServiceUnavailable("the watch ended in the middle of a line")
+        return self._client.lines(f"{self._path}?{urlencode(query)}")

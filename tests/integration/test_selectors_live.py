@@ -56,7 +56,7 @@ class Collection(NamedTuple):
     def select(self, labels: LabelSelector, fields: FieldSelector) -> list[str] | None:
         """The names that our code selects; None for a selector that it forwards."""
         selection = select_by(self.form, "", labels, fields)
-        return None if selection is None else [each.name for each in selection.list(self.objects)]
+        return None if selection is None else [each.name for each in selection.select(self.objects)]
 
 
 class World(NamedTuple):
@@ -90,8 +90,8 @@ def _collection(session: Session, info: ResourceInfo, namespace: str) -> Collect
     body = session.ask("GET", path).ok().body
     form = JsonForm(info, body)
     store = Store()
-    page = form.decode_page(body)
-    store.replace(page.objects, page.version)
+    for found in form.decode_page(body).objects:
+        store.put(found)
     assert len(store) > 1, f"too few {info.resource}"
     return Collection(path, form, store.snapshot())
 

@@ -16,14 +16,15 @@ from pydantic.fields import FieldInfo
 
 from proxy.cache import reflector
 from proxy.cache.informer import Informer, Scope
-from proxy.cache.informers import Informers
 from proxy.cache.reflector import Source
 from proxy.cli.main import COMMANDS
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
+from proxy.reads.listing import Tally
 from proxy.reads.plan import Reason
 from proxy.server.admin import admin_app
 from proxy.server.metrics import ProxyCollector
+from proxy.server.pulse import Pulse
 from proxy.server.settings import ResourceSettings, Settings
 from proxy.server.stats import Labels, Stats
 from tests.harness.markdown import Document, word, words
@@ -160,6 +161,7 @@ class Family(NamedTuple):
 def _informers() -> list[Informer]:
     """One informer that never ran, but has counted."""
     informer = Informer(Scope(Resource("", "v1", "pods")), cast(Source, None))
+    informer.terminated["client"] += 1
     for reason in reflector.Reason:
         informer.reflector.relists[reason] += 1
         informer.reflector.restarts[reason] += 1
@@ -171,7 +173,14 @@ def _exported() -> set[Family]:
     labels = Labels(Verb.GET, "", "pods", "cache")
     stats.count(labels, 200, 0.1)
     stats.count_forward(Reason.LIVE, labels)
-    collector = ProxyCollector(stats, cast(Informers, _informers()))
+    tally = Tally()
+    served = SimpleNamespace(
+        stats=stats,
+        informers=_informers(),
+        reader=SimpleNamespace(tallies={Resource("", "v1", "pods"): tally}),
+        pulse=Pulse(),
+    )
+    collector = ProxyCollector(cast(Any, served))
     return {
         Family(
             family.name + ("_total" if family.type == "counter" else ""),

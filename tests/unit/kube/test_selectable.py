@@ -11,7 +11,7 @@ from proxy.forms.objects import ObjectDecoder
 from proxy.kube.selectable import field_text, knows_namespace, selectable_fields
 
 
-def _read(group: str, plural: str, found: dict[str, Any]) -> dict[str, str]:
+def _read(group: str, plural: str, found: dict[str, Any]) -> dict[str, object]:
     """The values of an object's fields by their labels."""
     fields = selectable_fields(group, plural)
     assert fields is not None

@@ -1,0 +1,125 @@
+"""Lists: from candidates to the parts of a body, with pages and their continue tokens."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from proxy.cache.snapshots import Snapshots
+from proxy.cache.store import KeyRange
+from proxy.forms.form import Form
+from proxy.forms.objects import Object
+from proxy.kube.continuation import Token, encode_token
+from proxy.reads.plan import ServeList
+from proxy.reads.query import Candidates
+
+BATCH = 128
+"""Candidates looked at, and objects written, before the event loop goes on: about a megabyte."""
+
+SMALL = 1024
+"""Candidates of a list that is answered at once, with its length in front."""
+
+SCAN = 1000
+MAX_SHAPES = 32
+"""A list that looks at so many objects, and ten times as many as it returns, is a scan; the shapes
+of so many are remembered per resource."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the lists of a resource looked at, and what they returned.
+
+    ``scans`` counts, by the shape of their selector, the lists that looked at many objects for few.
+    """
+
+    scanned: int = 0
+    returned: int = 0
+    scans: Counter[str] = field(default_factory=Counter)
+
+    def count(self, shape: str, scanned: int, returned: int) -> None:
+        """Count one list."""
+        self.scanned += scanned
+        self.returned += returned
+        is_scan = scanned >= SCAN and scanned >= 10 * returned
+        if is_scan and (shape in self.scans or len(self.scans) < MAX_SHAPES):
+            self.scans[shape] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One list to be written: the page that *plan* asks for, out of *candidates*."""
+
+    plan: ServeList
+    form: Form
+    candidates: Candidates
+    snapshots: Snapshots
+    tally: Tally
+
+    @property
+    def is_small(self) -> bool:
+        """Tell whether it may be written at once."""
+        return self.candidates.size <= SMALL
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the body in parts; an empty part only lets the event loop go on."""
+        return self._page() if self.plan.limit > 0 else self._all()
+
+    def _batches(self) -> Iterator[list[Object]]:
+        """Select batch by batch; counts what was looked at, also when the client leaves early."""
+        candidates = iter(self.candidates.objects)
+        scanned = returned = 0
+        try:
+            while batch := list(islice(candidates, BATCH)):
+                selected = self.plan.selection.select(batch)
+                scanned += len(batch)
+                returned += len(selected)
+                yield selected
+        finally:
+            self.tally.count(self.plan.selection.shape, scanned, returned)
+
+    def _all(self) -> Iterator[bytes]:
+        head, tail = self.form.encode_list_envelope(self.plan.snapshot.version)
+        yield head
+        separator = b""
+        for selected in self._batches():
+            yield separator + _join(selected) if selected else b""
+            separator = b"," if selected else separator
+        yield tail
+
+    def _page(self) -> Iterator[bytes]:
+        """Collect a page first: what its head says depends on what is left behind it."""
+        limit = self.plan.limit
+        page: list[Object] = []
+        for selected in self._batches():
+            page += selected
+            if len(page) >= limit:
+                break
+            yield b""
+        del page[limit:]
+        token, remaining = self._rest(page)
+        head, tail = self.form.encode_list_envelope(self.plan.snapshot.version, token, remaining)
+        yield head
+        for start in range(0, len(page), BATCH):
+            yield (b"," if start else b"") + _join(page[start : start + BATCH])
+        yield tail
+
+    def _rest(self, page: list[Object]) -> tuple[str, int]:
+        """Say how the list goes on behind a full page: by which token, and with how many objects.
+
+        Objects count whether they are selected or not, so the last page may be empty; how many
+        there are is only said when all are selected.
+        """
+        selection, snapshot = self.plan.selection, self.plan.snapshot
+        if len(page) < self.plan.limit or selection.single_key is not None:
+            return "", 0
+        start = page[-1].key + "\0"
+        remaining = snapshot.count(KeyRange(start, self.plan.keys.high))
+        if not remaining:
+            return "", 0
+        self.snapshots.keep(snapshot)
+        token = Token(snapshot.version, start.removeprefix(selection.keys.low))
+        return encode_token(token, slash=self.plan.slash), 0 if selection.filters else remaining
+
+
+def _join(objects: Iterable[Object]) -> bytes:
+    return b",".join([found.raw for found in objects])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple, Self
 
+from tests.harness.caching import eventually
 from tests.harness.http import Answer, Body, Server, Session
 from tests.harness.objects import CustomResource, Object, configmap, pod, pod_status
 
@@ -60,8 +62,9 @@ class Traffic:
         self._namespaces = namespaces
         self._random = random
         self._stopping = threading.Event()
-        self._running = threading.Event()
-        self._running.set()
+        self._going = threading.Event()
+        self._going.set()
+        self._writing = threading.Lock()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
@@ -75,18 +78,42 @@ class Traffic:
     def stop(self) -> None:
         """Ends the writes; raises what went wrong among them."""
         self._stopping.set()
+        self._going.set()
         self._thread.join(30)
         if self._error:
             raise self._error
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No write is under way while this `with` lasts."""
+        self._going.clear()
+        with self._writing:
+            pass
+        yield
+        self._going.set()
+
+    def progress(self, writes: int = 150) -> None:
+        """Waits until so many more writes are done."""
+        goal = self.count + writes
+        eventually(lambda: self._error or self.count >= goal, f"{writes} writes")
+        assert not self._error, self._error
+
     def _run(self) -> None:
         try:
-            with Session(self._server) as session:
-                while not self._stopping.is_set():
-                    self._write(session)
-                    self.count += 1
+            while not self._stopping.is_set():
+                self._going.wait()
+                with Session(self._server) as session:
+                    self._write_until_paused(session)
         except BaseException as error:
             self._error = error
+
+    def _write_until_paused(self, session: Session) -> None:
+        while not self._stopping.is_set():
+            with self._writing:
+                if not self._going.is_set():
+                    return
+                self._write(session)
+            self.count += 1
 
     def _write(self, session: Session) -> None:
         random = self._random

@@ -1,0 +1,148 @@
+"""A client that follows a collection as client-go's reflector does, and keeps what it was told."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from typing import Any, Self
+
+from tests.harness.caching import eventually
+from tests.harness.http import Server, Watch, get, watch
+
+Objects = dict[str, dict[str, Any]]
+
+
+class Follower:
+    """Lists, watches on from there, and watches again from its last version when a watch ends.
+
+    It lists anew only when told that its version has expired, and then counts it in `relists`.
+    """
+
+    def __init__(self, server: Server, target: str, *, seconds: int | None = None) -> None:
+        """target: a collection, perhaps with selectors; seconds: how long each watch may last."""
+        self.target = target
+        self.lines: list[bytes] = []  # the events since its last list
+        self.began = ""  # the version of its last list
+        self.relists = 0
+        self.state: Objects = {}
+        self._server = server
+        self._version = ""
+        self._seconds = seconds
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"follow {target}", daemon=True)
+
+    def __repr__(self) -> str:
+        return f"<Follower {self._server.port} {self.target} at {self._version}>"
+
+    def __enter__(self) -> Self:
+        self._list()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(30)
+        if self._error:
+            raise AssertionError(f"{self!r} failed") from self._error
+
+    @property
+    def version(self) -> int:
+        """That of the last event or list."""
+        return int(self._version)
+
+    def wait(self, version: int) -> None:
+        """Waits until it has been told of `version`, which must match its selectors."""
+        eventually(
+            lambda: self._error or self.version >= version, f"{self!r} is at {version}", timeout=60
+        )
+        assert not self._error, self._error
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._watch()
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.05)  # cut, or nobody there: try again
+            except BaseException as error:
+                self._error = error
+                return
+
+    def _list(self) -> None:
+        answer = get(self._server, self.target).ok()
+        self._version = self.began = answer.version
+        self.state = {_key(item): item for item in answer.json()["items"]}
+        self.lines = []
+
+    def _watch(self) -> None:
+        query = f"resourceVersion={self._version}&allowWatchBookmarks=true"
+        if self._seconds:
+            query += f"&timeoutSeconds={self._seconds}"
+        with watch(self._server, watch_target(self.target, query)) as stream:
+            assert stream.status in {200, 429, 503}, stream.status  # else: as one does, again
+            while stream.status == 200 and not self._stopping.is_set() and self._next(stream):
+                pass
+
+    def _next(self, stream: Watch) -> bool:
+        """Takes the next line; whether there may be more."""
+        try:
+            line = stream.line(0.1)
+        except TimeoutError:
+            return True
+        return bool(line) and self._take(line)
+
+    def _take(self, line: bytes) -> bool:
+        event = json.loads(line)
+        found = event["object"]
+        if event["type"] == "ERROR":
+            assert found["code"] == 410, event
+            self.relists += 1
+            self._list()
+            return False
+        version = found["metadata"]["resourceVersion"]
+        if event["type"] == "BOOKMARK":
+            assert int(version) >= self.version, f"a bookmark goes back from {self._version}"
+        else:
+            assert int(version) > self.version, f"{line[:500]!r} after {self._version}"
+            self.lines.append(line)
+            self._fold(event["type"], found)
+        self._version = version
+        return True
+
+    def _fold(self, kind: str, found: dict[str, Any]) -> None:
+        key = _key(found)
+        known = key in self.state
+        assert known == (kind != "ADDED"), f"{kind} of {key}, which is {'' if known else 'un'}known"
+        if kind == "DELETED":
+            del self.state[key]
+        else:
+            self.state[key] = found
+
+
+def watch_target(target: str, query: str) -> str:
+    """The URL of a watch of a collection that may have a query already."""
+    return f"{target}{'&' if '?' in target else '?'}watch=1&{query}"
+
+
+def items(server: Server, target: str) -> Objects:
+    """A list as a follower's state."""
+    return {_key(item): item for item in get(server, target).ok().json()["items"]}
+
+
+def same(one: Objects, other: Objects) -> bool:
+    """Whether two states are equal; list items may lack kind and apiVersion."""
+    return _untyped(one) == _untyped(other)
+
+
+def _untyped(state: Objects) -> Objects:
+    return {
+        key: {name: value for name, value in found.items() if name not in {"kind", "apiVersion"}}
+        for key, found in state.items()
+    }
+
+
+def _key(found: dict[str, Any]) -> str:
+    metadata = found["metadata"]
+    return f"{metadata.get('namespace', '')}/{metadata['name']}"

@@ -1,0 +1,230 @@
+"""Watches through the proxy tell what kube-apiserver's own tell, whatever happens between them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from tests.harness.apiserver import ApiServer
+from tests.harness.caching import cached, caught_up
+from tests.harness.differential import assert_source
+from tests.harness.faults import FaultProxy
+from tests.harness.follower import Follower, items, same, watch_target
+from tests.harness.http import Answer, watch
+from tests.harness.objects import CustomResource, crd, create, define
+from tests.harness.proxy import Proxy, metrics
+from tests.harness.traffic import Kind, Traffic, configmaps, customs, random_of_test
+
+_numbers = itertools.count()
+
+# Each has the object that ends a test.
+SELECTORS = [
+    "",
+    "?labelSelector=tier%3Dweb",
+    "?labelSelector=tier!%3Ddb,rank%3E2",
+    "?labelSelector=tier+in+(web,batch)",
+    "?fieldSelector=metadata.name!%3Dapp-1-1",
+]
+
+
+class Pair(NamedTuple):
+    """Two clients that should be told the same."""
+
+    through: Follower
+    direct: Follower
+
+
+class Rig(NamedTuple):
+    """A kube-apiserver, a proxy behind a line that may fail, and writes that go on."""
+
+    apiserver: ApiServer
+    faults: FaultProxy
+    proxy: Proxy
+    traffic: Traffic
+    kinds: list[Kind]
+    namespaces: list[str]
+
+    def targets(self, kind: Kind) -> list[str]:
+        """Collections of the cluster and of the last namespace, with each selector."""
+        place = kind.collection(self.namespaces[-1])
+        whole = place.replace(f"/namespaces/{self.namespaces[-1]}", "")
+        return [each + selector for each in (place, whole) for selector in SELECTORS]
+
+    def end(self, kind: Kind) -> int:
+        """Creates last objects, which every selection has; returns their last version."""
+        name = f"last-{next(_numbers)}-0"
+        for namespace in self.namespaces:
+            last = kind.object(name)
+            last["metadata"]["labels"] = {"tier": "web", "rank": "4"}
+            created = create(self.apiserver.server, kind.collection(namespace), last)
+        return int(created["metadata"]["resourceVersion"])
+
+    def follow(self, stack: ExitStack) -> dict[str, Pair]:
+        """Starts pairs of clients at one state."""
+        pairs = {}
+        for kind in self.kinds:
+            caught_up(self.proxy.read, kind.collection(self.namespaces[-1]), self.end(kind))
+            for target in self.targets(kind):
+                through = Follower(self.proxy.read, target, seconds=_patience(target))
+                direct = Follower(self.apiserver.server, target)
+                pairs[target] = Pair(*map(stack.enter_context, (through, direct)))
+        return pairs
+
+
+def _patience(target: str) -> int | None:
+    """Those that watch one namespace let each watch last a second, and resume."""
+    return 1 if "/namespaces/" in target else None
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[ApiServer]:
+    """A kube-apiserver that may be hurt."""
+    with ApiServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def widgets(own: ApiServer) -> CustomResource:
+    resource = define(own.server, crd("Widget"))
+    create(own.server, resource.path("default"), resource.object("first"))
+    return resource
+
+
+@pytest.fixture
+def rig(own: ApiServer, widgets: CustomResource) -> Iterator[Rig]:
+    kinds = [configmaps(), customs(widgets)]
+    namespaces = [own.new_namespace() for _ in range(3)]
+    random = Random(random_of_test().random())
+    with (
+        FaultProxy(own.port) as faults,
+        Proxy(own.kubeconfig(port=faults.port)) as proxy,
+    ):
+        for collection in ("/api/v1/configmaps", widgets.path()):
+            cached(proxy.read, collection)
+        with Traffic(own.server, kinds, namespaces, random) as traffic:
+            yield Rig(own, faults, proxy, traffic, kinds, namespaces)
+
+
+def cut(rig: Rig) -> None:
+    """The connections break twice; the proxy connects again."""
+    for _ in range(2):
+        rig.faults.cut()
+        rig.traffic.progress()
+
+
+def freeze(rig: Rig) -> None:
+    """The line is silent for a while, and nothing is lost."""
+    rig.faults.freeze()
+    rig.traffic.progress()
+    rig.faults.resume()
+
+
+def refuse(rig: Rig) -> None:
+    """For a while there is no line at all."""
+    rig.faults.refuse()
+    rig.faults.cut()
+    rig.traffic.progress()
+    rig.faults.resume()
+
+
+def throttle(rig: Rig) -> None:
+    """Events come in small pieces, and late."""
+    rig.faults.throttle(100_000)
+    rig.traffic.progress()
+    rig.faults.resume()
+
+
+@pytest.mark.parametrize("fault", [cut, freeze, refuse, throttle])
+def test_every_event_once_and_in_order_while_the_line_fails(
+    rig: Rig, fault: Callable[[Rig], None]
+) -> None:
+    with ExitStack() as stack:
+        with rig.traffic.paused():
+            pairs = rig.follow(stack)
+        rig.traffic.progress()
+        fault(rig)
+        rig.traffic.progress()
+        with rig.traffic.paused():
+            assert_told_the_same(rig, pairs)
+            assert_told_again(rig, pairs)
+    restarts = metrics(rig.proxy).total("kubecache_informer_restarts_total")
+    assert (restarts >= len(rig.kinds)) == (fault in {cut, refuse})
+
+
+@pytest.mark.parametrize("stop", [ApiServer.stop_apiserver, ApiServer.kill])
+def test_every_event_once_and_in_order_while_the_apiserver_restarts(
+    rig: Rig, stop: Callable[[ApiServer], None]
+) -> None:
+    """It forgets the past then, and the clients of the proxy don't notice."""
+    with ExitStack() as stack:
+        with rig.traffic.paused():
+            pairs = rig.follow(stack)
+        rig.traffic.progress()
+        with rig.traffic.paused():
+            assert_told_the_same(rig, pairs)
+            stop(rig.apiserver)
+            rig.apiserver.start_apiserver()
+        rig.traffic.progress()
+        with rig.traffic.paused():
+            assert_same_state(rig, pairs)
+            assert_never_expired(pairs)
+
+
+def test_after_a_gap_watches_go_on_with_what_changed(rig: Rig) -> None:
+    """What the proxy missed is compacted away: it lists anew, and tells the difference."""
+    with ExitStack() as stack:
+        with rig.traffic.paused():
+            pairs = rig.follow(stack)
+        rig.traffic.progress()
+        rig.faults.refuse()
+        rig.faults.cut()
+        rig.traffic.progress()
+        with rig.traffic.paused():
+            rig.apiserver.restart()
+            rig.apiserver.compact()
+            rig.faults.resume()
+        rig.traffic.progress()
+        with rig.traffic.paused():
+            assert_same_state(rig, pairs)
+            assert_never_expired(pairs)
+    assert metrics(rig.proxy).total("kubecache_informer_relists_total", reason="expired") >= 2
+
+
+def assert_told_the_same(rig: Rig, pairs: dict[str, Pair]) -> None:
+    for kind in rig.kinds:
+        end = rig.end(kind)
+        for target in rig.targets(kind):
+            through, direct = pairs[target]
+            through.wait(end)
+            direct.wait(end)
+            assert direct.relists == through.relists == 0
+            assert through.lines == direct.lines, target
+            assert len(direct.lines) > 1, target
+
+
+def assert_told_again(rig: Rig, pairs: dict[str, Pair]) -> None:
+    """Who comes late from an old version is told all of it too, from the proxy's history."""
+    for target, (through, direct) in pairs.items():
+        query = f"resourceVersion={through.began}"
+        with watch(rig.proxy.read, watch_target(target, query)) as stream:
+            assert_source(Answer(stream.status, stream.headers, b""), "hit")
+            assert [stream.line() for _ in direct.lines] == direct.lines, target
+
+
+def assert_same_state(rig: Rig, pairs: dict[str, Pair]) -> None:
+    for kind in rig.kinds:
+        end = rig.end(kind)
+        for target in rig.targets(kind):
+            through = pairs[target].through
+            through.wait(end)
+            assert same(through.state, items(rig.apiserver.server, target)), target
+
+
+def assert_never_expired(pairs: dict[str, Pair]) -> None:
+    """A relist of the proxy is no relist of its clients."""
+    assert sum(pair.through.relists for pair in pairs.values()) == 0

@@ -38,10 +38,13 @@ def namespace_range(namespace: str) -> KeyRange:
 class Snapshot:
     """The objects of a store at one version, in kube-apiserver's order; immutable."""
 
-    __slots__ = ("_chunks", "_firsts", "version")
+    __slots__ = ("_chunks", "_firsts", "_size", "version")
 
-    def __init__(self, version: int, firsts: list[str], chunks: list[list[Object]]) -> None:
+    def __init__(
+        self, version: int, size: int, firsts: list[str], chunks: list[list[Object]]
+    ) -> None:
         self.version = version
+        self._size = size
         self._firsts = firsts
         self._chunks = chunks
 
@@ -49,7 +52,7 @@ class Snapshot:
         return self.range(EVERYTHING)
 
     def __len__(self) -> int:
-        return sum(map(len, self._chunks))
+        return self._size
 
     def range(self, keys: KeyRange) -> Iterator[Object]:
         """Iterate the objects of a range of keys."""
@@ -62,13 +65,19 @@ class Snapshot:
 
     def count(self, keys: KeyRange) -> int:
         """Count the objects of a range of keys, without looking at those in between."""
-        first, last = self._bounds(keys)
-        chunks = self._chunks[first:last]
-        if not chunks:
+        if not keys.high:
+            return self._size - self._position(keys.low)
+        return self._position(keys.high) - self._position(keys.low)
+
+    def _position(self, key: str) -> int:
+        """Count the objects before *key*; from the end where that is nearer."""
+        at = max(bisect_right(self._firsts, key) - 1, 0)
+        if not self._chunks:
             return 0
-        before = bisect_left(chunks[0], keys.low, key=_key)
-        behind = len(chunks[-1]) - bisect_left(chunks[-1], keys.high, key=_key) if keys.high else 0
-        return sum(map(len, chunks)) - before - behind
+        within = bisect_left(self._chunks[at], key, key=_key)
+        if at <= len(self._chunks) // 2:
+            return sum(map(len, self._chunks[:at])) + within
+        return self._size - sum(map(len, self._chunks[at:])) + within
 
     def _bounds(self, keys: KeyRange) -> tuple[int, int]:
         """Number the first chunk of a range and the one behind its last."""
@@ -118,7 +127,7 @@ class Store:
 
     def _snapshot(self, version: int) -> Snapshot:
         self._shared = True
-        return Snapshot(version, self._firsts, self._chunks)
+        return Snapshot(version, len(self._objects), self._firsts, self._chunks)
 
     def put(self, found: Object) -> Object | None:
         """Add or replace an object; returns the one that was there."""

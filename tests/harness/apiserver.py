@@ -117,15 +117,15 @@ class ApiServer:
 
     def freeze(self) -> None:
         """Stops kube-apiserver's processor time: its connections stay open and silent."""
-        self._running().send(signal.SIGSTOP)
+        self.process.send(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        self._running().send(signal.SIGCONT)
+        self.process.send(signal.SIGCONT)
 
     def wait_ready(self, timeout: float = 60) -> None:
         deadline = time.monotonic() + timeout
         while not self._is_ready():
-            process = self._running()
+            process = self.process
             if process.code is not None or time.monotonic() > deadline:
                 raise process.failure("is not ready")
             time.sleep(0.05)
@@ -154,7 +154,9 @@ class ApiServer:
         except OSError:  # no certificate yet, or nobody listens
             return False
 
-    def _running(self) -> Process:
+    @property
+    def process(self) -> Process:
+        """The process of kube-apiserver."""
         assert self._process, "kube-apiserver is stopped"
         return self._process
 

@@ -1,0 +1,283 @@
+"""Watches: what is told of each event, when bookmarks come, and how a watch ends."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, cast
+
+import pytest
+
+from proxy.cache.informer import Ending, Informer, Scope, View
+from proxy.cache.reflector import Source
+from proxy.cache.store import Store
+from proxy.forms.form import Change, EventType
+from proxy.forms.json import JsonForm
+from proxy.forms.objects import Object
+from proxy.kube.options import parse_options
+from proxy.kube.paths import ResourcePath
+from proxy.kube.requests import Verb, parse_request
+from proxy.kube.resources import Resource, ResourceInfo
+from proxy.reads.catchup import CatchUp
+from proxy.reads.plan import Read, ServeWatch, plan
+from proxy.reads.watch import Watch
+
+PODS = Resource("", "v1", "pods")
+END = (
+    b'{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"10",'
+    b'"annotations":{"k8s.io/initial-events-end":"true"}}}}'
+)
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class World:
+    """An informer at version 10 with one object, whose time stands still."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.informer = Informer(Scope(PODS), cast(Source, None), clock=self.clock)
+        sample = b'{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[]}'
+        self.form = JsonForm(ResourceInfo(PODS, "Pod", namespaced=True), sample)
+        self.form.decode_event(END)
+        store = Store(self.form.indexed)
+        store.put(self.pod("old", 5))
+        asyncio.run(self.informer.replace(self.form, store, 10))
+
+    @property
+    def view(self) -> View:
+        assert self.informer.view
+        return self.informer.view
+
+    def pod(self, name: str, version: int, **labels: str) -> Object:
+        return self.form.decode_page(_page(name, version, labels)).objects[0]
+
+    def happens(self, event_type: EventType, name: str, version: int, **labels: str) -> None:
+        self.informer.apply(Change(event_type, self.pod(name, version, **labels)))
+
+    def watch(self, query: str, lines: Any = None) -> Watch:
+        options = parse_options(query.encode())
+        read = Read(Verb.WATCH, ResourcePath(PODS, "", "", ""), options, indent=False)
+        decided = plan(read, self.view)
+        assert isinstance(decided, ServeWatch), decided
+        catch_up = None
+        if decided.cursor is None:
+            request = parse_request("GET", b"/api/v1/pods", query.encode(), [])
+            catch_up = CatchUp(lines, request, self.view, decided.after)
+        return Watch(
+            self.informer, self.view, decided, options, catch_up=catch_up, clock=self.clock
+        )
+
+
+def _page(name: str, version: int, labels: dict[str, str]) -> bytes:
+    metadata = {"name": name, "namespace": "a", "uid": name, "resourceVersion": str(version)}
+    if labels:
+        metadata["labels"] = cast(Any, labels)
+    page = {"metadata": {"resourceVersion": "1"}, "items": [{"metadata": metadata}]}
+    return json.dumps(page, separators=(",", ":")).encode()
+
+
+def told(watch: Watch, *, until: int = 100) -> list[tuple[str, str, int]]:
+    """What a watch sends until it would wait: type, name, version."""
+
+    async def collect() -> list[bytes]:
+        frames = watch.frames()
+        found = []
+        try:
+            async with asyncio.timeout(0.02):
+                async for part in frames:
+                    found += part.splitlines()
+                    if len(found) >= until:
+                        break
+        except TimeoutError:
+            pass
+        return found
+
+    return [_read(json.loads(line)) for line in asyncio.run(collect())]
+
+
+def _read(event: dict[str, Any]) -> tuple[str, str, int]:
+    found = event["object"]
+    if event["type"] == "ERROR":
+        return "ERROR", found["reason"], found["code"]
+    return (
+        event["type"],
+        found["metadata"].get("name", ""),
+        int(found["metadata"]["resourceVersion"]),
+    )
+
+
+ADDED, MODIFIED, DELETED = EventType.ADDED, EventType.MODIFIED, EventType.DELETED
+
+
+def test_initial_events_and_what_follows() -> None:
+    world = World()
+    watch = world.watch("watch=1&allowWatchBookmarks=true")
+    world.happens(ADDED, "new", 11)
+    assert told(watch) == [("ADDED", "old", 5), ("BOOKMARK", "", 10), ("ADDED", "new", 11)]
+    assert world.informer.sent == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({}, {"app": "x"}, ("ADDED", 12)),
+        ({"app": "x"}, {"app": "x"}, ("MODIFIED", 12)),
+        ({"app": "x"}, {}, ("DELETED", 12)),
+        ({}, {}, None),
+    ],
+)
+def test_transitions(
+    before: dict[str, str], after: dict[str, str], expected: tuple[str, int] | None
+) -> None:
+    world = World()
+    world.happens(ADDED, "p", 11, **before)
+    watch = world.watch("watch=1&resourceVersion=11&labelSelector=app%3Dx")
+    world.happens(MODIFIED, "p", 12, **after)
+    assert [(kind, version) for kind, _, version in told(watch)] == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(("labels", "expected"), [({"app": "x"}, 1), ({}, 0)])
+def test_deletions(labels: dict[str, str], expected: int) -> None:
+    world = World()
+    world.happens(ADDED, "p", 11, **labels)
+    watch = world.watch("watch=1&resourceVersion=11&labelSelector=app%3Dx")
+    world.happens(DELETED, "p", 12, **labels)
+    assert told(watch) == [("DELETED", "p", 12)] * expected
+
+
+def test_an_object_that_leaves_is_told_as_it_was() -> None:
+    world = World()
+    world.happens(ADDED, "p", 11, app="x")
+    watch = world.watch("watch=1&resourceVersion=11&labelSelector=app%3Dx")
+    world.happens(MODIFIED, "p", 12, app="y")
+    frames = asyncio.run(_first(watch))
+    assert b'"labels":{"app":"x"}' in frames
+    assert b'"resourceVersion":"12"' in frames
+
+
+async def _first(watch: Watch) -> bytes:
+    async for frames in watch.frames():
+        if frames:
+            return frames
+    raise AssertionError("nothing told")
+
+
+def test_a_version_to_come_is_waited_for_in_silence() -> None:
+    world = World()
+    watch = world.watch("watch=1&resourceVersion=12")
+    for version in (11, 12, 13):
+        world.happens(ADDED, f"p{version}", version)
+    assert told(watch) == [("ADDED", "p13", 13)]
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds", "version", "expected"),
+    [
+        ("allowWatchBookmarks=true", 59, 20, []),
+        ("allowWatchBookmarks=true", 60, 20, [("BOOKMARK", "", 20)]),
+        ("allowWatchBookmarks=true", 60, 10, []),  # nothing newer than the start
+        ("", 60, 20, []),
+        ("allowWatchBookmarks=true&timeoutSeconds=30", 27, 20, []),
+        ("allowWatchBookmarks=true&timeoutSeconds=30", 28, 20, [("BOOKMARK", "", 20)]),
+        ("allowWatchBookmarks=true&timeoutSeconds=2", 1, 20, []),
+    ],
+)
+def test_bookmarks(
+    query: str, seconds: float, version: int, expected: list[tuple[str, str, int]]
+) -> None:
+    world = World()
+    watch = world.watch(f"watch=1&resourceVersion=10&{query}")
+    world.informer.bookmark(version)
+    world.clock.now += seconds
+    assert told(watch, until=1) == expected
+
+
+def test_the_deadline_ends_a_watch() -> None:
+    world = World()
+    watch = world.watch("watch=1&resourceVersion=10&timeoutSeconds=5")
+    world.clock.now += 5
+    assert told(watch) == []
+    assert watch.ending == "deadline"
+
+
+def test_a_watch_that_the_history_has_passed_has_expired() -> None:
+    world = World()
+    watch = world.watch("watch=1&resourceVersion=10")
+    world.happens(ADDED, "p", 11)
+    world.clock.now += 1000
+    world.happens(ADDED, "q", 12)
+    assert told(watch) == [("ERROR", "Expired", 410)]
+    assert watch.ending == "expired"
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected"),
+    [
+        (Ending.STOPPED, [("ADDED", "p", 11)]),
+        (Ending.REWOUND, [("ADDED", "p", 11), ("ERROR", "Expired", 410)]),
+    ],
+)
+def test_the_end_of_a_view(ending: Ending, expected: list[tuple[str, str, int]]) -> None:
+    world = World()
+    watch = world.watch("watch=1&resourceVersion=10")
+    world.happens(ADDED, "p", 11)
+    world.informer.drop(ending)
+    assert told(watch) == expected
+
+
+class Upstream:
+    """Watches of the API server, one after the other: batches of lines."""
+
+    def __init__(self, *watches: list[list[bytes]]) -> None:
+        self.targets: list[str] = []
+        self._watches = list(watches)
+
+    async def __call__(self, target: str) -> AsyncGenerator[Sequence[bytes], None]:
+        self.targets.append(target)
+        for batch in self._watches.pop(0):
+            yield batch
+
+
+def line(event_type: str, name: str, version: int) -> bytes:
+    metadata = f'{{"name":"{name}","namespace":"a","resourceVersion":"{version}"}}'
+    return (
+        f'{{"type":"{event_type}","object":{{"kind":"Pod","apiVersion":"v1","metadata":{metadata}}}}}'
+    ).encode()
+
+
+def test_a_watch_from_before_the_history_is_caught_up_by_the_apiserver() -> None:
+    world = World()
+    upstream = Upstream([[], [line("ADDED", "early", 4)]], [[], [line("BOOKMARK", "", 10)]])
+    watch = world.watch("watch=1&resourceVersion=3&labelSelector=!app", upstream)
+    world.happens(ADDED, "late", 11)
+    assert told(watch) == [("ADDED", "early", 4), ("ADDED", "late", 11)]
+    assert "resourceVersion=3&" in upstream.targets[0]
+    assert "resourceVersion=4&" in upstream.targets[1]
+    assert all("labelSelector=%21app" in target for target in upstream.targets)
+
+
+def test_a_bookmark_from_beyond_the_informer_hides_what_was_told() -> None:
+    world = World()
+    upstream = Upstream([[], [line("ADDED", "early", 4), line("MODIFIED", "p", 11)]])
+    watch = world.watch("watch=1&resourceVersion=3", upstream)
+    world.happens(ADDED, "p", 11)
+    world.happens(ADDED, "q", 12)
+    assert told(watch) == [("ADDED", "early", 4), ("MODIFIED", "p", 11), ("ADDED", "q", 12)]
+
+
+def test_the_apiservers_own_410_is_the_last_word() -> None:
+    error = (
+        b'{"type":"ERROR","object":{"kind":"Status","reason":"Expired","code":410,"message":"x"}}'
+    )
+    world = World()
+    watch = world.watch("watch=1&resourceVersion=3", Upstream([[], [error]]))
+    assert told(watch) == [("ERROR", "Expired", 410)]
+    assert watch.ending == "expired"

@@ -1,0 +1,1 @@
+"""Unit tests: nothing is opened, nothing is waited for."""

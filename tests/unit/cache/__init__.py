@@ -1,0 +1,1 @@
+"""The cache: store, history, reflector, informers."""

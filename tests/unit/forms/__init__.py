@@ -1,0 +1,1 @@
+"""The forms: what is decoded, what is written."""

@@ -1,0 +1,590 @@
+"""The reflector's state machine, driven by scripts of what an API server may do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from typing import TypeVar
+
+import pytest
+
+from proxy.cache.backoff import Backoff
+from proxy.cache.reflector import (
+    PAGE,
+    Disconnected,
+    Reason,
+    Reflector,
+    RefusedError,
+    State,
+    Streaming,
+    Syncing,
+    Unsynced,
+    after_failure,
+)
+from proxy.cache.store import Store
+from proxy.forms.form import Change, Form, UnknownLayoutError
+from proxy.kube.errors import (
+    ApiError,
+    BadRequest,
+    Expired,
+    Forbidden,
+    InternalError,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    ServiceUnavailable,
+    Timeout,
+    TooManyRequests,
+    Unauthorized,
+)
+from proxy.kube.selectable import declared_field
+from tests.unit.builders import PODS, Clock, error_line, item
+
+T = TypeVar("T")
+
+Step = list[bytes] | Exception | float | None
+"""Of a watch: a batch of lines, a failure, seconds that pass, or None: silence for ever."""
+
+
+class ScriptEndError(Exception):
+    """All watches of the script were played; the reflector knows no such failure, so it ends."""
+
+
+def result(scripted: T | Exception) -> T:
+    if isinstance(scripted, Exception):
+        raise scripted
+    return scripted
+
+
+class ScriptedSource:
+    """Answers each call with the next entry of its script, and notes what was asked.
+
+    A failure in the place of a form, a page or a version is raised.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        watches: Sequence[Sequence[Step]],
+        *,
+        pages: Sequence[bytes | Exception] = (),
+        forms: Sequence[Form | Exception] = (),
+        versions: Sequence[int | Exception] = (),
+    ) -> None:
+        self._clock = clock
+        self._watches = list(watches)
+        self._pages = list(pages)
+        self._forms = list(forms)
+        self._versions = list(versions)
+        self.asked: list[str] = []
+        self.open = 0
+
+    async def describe(self) -> Form:
+        return result(self._forms.pop(0)) if self._forms else PODS.form()
+
+    async def list_page(self, limit: int, continue_token: str) -> bytes:
+        assert limit == PAGE
+        self.asked.append(f"list {continue_token}".strip())
+        return result(self._pages.pop(0))
+
+    async def current_version(self) -> int:
+        self.asked.append("version")
+        return result(self._versions.pop(0)) if self._versions else 10**9
+
+    async def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
+        if not self._watches:
+            raise ScriptEndError
+        self.asked.append("watchlist" if version is None else f"watch {version}")
+        self.open += 1
+        try:
+            for step in self._watches.pop(0):
+                if isinstance(step, float):
+                    self._clock.advance(step)
+                elif step is None:
+                    await asyncio.Future()
+                else:
+                    yield result(step)
+        finally:
+            self.open -= 1
+
+
+class RecordingSink:
+    """Notes what it's told, and holds the reflector to the order of versions."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.told: list[str] = []
+        self.objects: dict[str, int] = {}
+
+    async def replace(self, form: Form, store: Store, version: int) -> None:
+        self.objects = {found.name: found.version for found in store.snapshot()}
+        state = " ".join(f"{name}@{at}" for name, at in self.objects.items())
+        self.told.append(f"replace [{state}] at {version}")
+        self.version = version
+
+    def apply(self, change: Change) -> None:
+        found = change.object
+        assert found.version > self.version, "an event was applied twice, or out of order"
+        self.told.append(f"{change.type} {found.name}@{found.version}")
+        self.version = found.version
+        if change.type == "DELETED":
+            self.objects.pop(found.name, None)
+        else:
+            self.objects[found.name] = found.version
+
+    def bookmark(self, version: int) -> None:
+        assert version >= self.version
+        self.told.append(f"bookmark {version}")
+        self.version = version
+
+    def contact(self) -> None:
+        self.told.append("contact")
+
+    def rewind(self) -> None:
+        self.told.append("rewind")
+
+
+class Play:
+    """A script played to its end: what was asked, told, and how long was paused."""
+
+    def __init__(
+        self,
+        *watches: Sequence[Step],
+        pages: Sequence[bytes | Exception] = (),
+        forms: Sequence[Form | Exception] = (),
+        versions: Sequence[int | Exception] = (),
+        until: type[Exception] = ScriptEndError,
+    ) -> None:
+        self.clock = Clock()
+        self.pauses: list[float] = []
+        self.sink = RecordingSink()
+        self.source = ScriptedSource(
+            self.clock, watches, pages=pages, forms=forms, versions=versions
+        )
+        self.reflector = Reflector(
+            self.source,
+            self.sink,
+            Backoff(clock=self.clock, random=lambda: 0.0),
+            clock=self.clock,
+            sleep=self._sleep,
+            silence=0.0,  # whoever has nothing to say at once is silent
+        )
+        with pytest.raises(until) as ended:
+            asyncio.run(self.reflector.run())
+        self.ended = ended.value
+        assert self.source.open == 0, "a stream was left open"
+
+    async def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.clock.advance(seconds)
+
+    @property
+    def asked(self) -> list[str]:
+        return self.source.asked
+
+    @property
+    def told(self) -> list[str]:
+        return self.sink.told
+
+
+SYNCED = [PODS.added("x", version=3), PODS.bookmark(5, initial_end=True)]
+"""The initial events of a WatchList: x, at version 5."""
+
+AGAIN = [PODS.added("y", version=8), PODS.bookmark(9, initial_end=True)]
+"""Those of a later one."""
+
+LONG = 60.0
+"""Seconds that a watch lives when it isn't a short one."""
+
+
+# --- the way to a state ------------------------------------------------------------------------
+
+
+def test_a_watch_list_becomes_the_state_at_its_end_and_goes_on_as_the_watch() -> None:
+    play = Play([[PODS.added("x", version=3)], SYNCED[1:], [PODS.modified("x", version=6)], LONG])
+    assert play.asked == ["watchlist", "version"]
+    assert play.told == ["replace [x@3] at 5", "MODIFIED x@6", "contact"]
+    assert play.reflector.relists == {Reason.START: 1}
+
+
+def test_changes_among_initial_events_are_part_of_the_state() -> None:
+    play = Play(
+        [
+            [PODS.added("x", version=3), PODS.added("y", version=2)],
+            [PODS.modified("x", version=4), PODS.deleted("y", version=5)],
+            [PODS.bookmark(6, initial_end=True)],
+        ]
+    )
+    assert play.told == ["replace [x@4] at 6", "contact"]
+
+
+def test_a_plain_bookmark_among_initial_events_is_not_their_end() -> None:
+    play = Play([[PODS.bookmark(2)], SYNCED])
+    assert play.told[0] == "replace [x@3] at 5"
+
+
+def test_events_behind_the_initial_end_in_one_batch_are_told_once() -> None:
+    play = Play([[*SYNCED, PODS.modified("x", version=7), PODS.bookmark(8)]])
+    assert play.told == ["replace [x@3] at 5", "MODIFIED x@7", "bookmark 8", "contact"]
+
+
+def test_an_empty_resource_syncs() -> None:
+    assert Play([SYNCED[1:]]).told[0] == "replace [] at 5"
+
+
+@pytest.mark.parametrize("answer", [Invalid("no sendInitialEvents"), BadRequest("what?"), None])
+def test_a_server_without_watch_list_is_paged_at_once(answer: Exception | None) -> None:
+    pages: list[bytes | Exception] = [
+        PODS.page(item("x", version=2), version=6, token="t1"),
+        PODS.page(item("y", version=3), version=6, token="t2"),
+        PODS.page(version=6),
+    ]
+    play = Play([answer], [LONG], pages=pages)
+    assert play.asked == ["watchlist", "list", "list t1", "list t2", "watch 6", "version"]
+    assert play.told == ["replace [x@2 y@3] at 6", "contact"]
+    assert play.pauses == []
+
+
+def test_a_watch_list_that_is_silent_after_some_objects_is_paged() -> None:
+    play = Play([SYNCED[:1], None], [LONG], pages=[PODS.page(item("z", version=4), version=6)])
+    assert play.told[0] == "replace [z@4] at 6"
+    assert play.asked[:3] == ["watchlist", "list", "watch 6"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        [InternalError("etcd")],
+        [SYNCED[:1], ServiceUnavailable("broken")],
+        [[*SYNCED[:1], error_line(InternalError("etcd"))]],
+        [[*SYNCED[:1], error_line(Expired("too old"))]],
+        [SYNCED[:1]],
+        [Timeout("Too large resource version")],
+    ],
+    ids=["500", "broken", "error-event", "expired", "ended", "too-large"],
+)
+def test_a_watch_list_that_fails_is_tried_again_from_the_start(failure: list[Step]) -> None:
+    play = Play(failure, [AGAIN])
+    assert play.asked[:2] == ["watchlist", "watchlist"]
+    assert play.told[0] == "replace [y@8] at 9", "nothing is left of the first attempt"
+    assert play.pauses[0] == 0.8
+
+
+def test_pages_start_over_when_their_token_has_expired() -> None:
+    first = PODS.page(item("gone", version=2), version=6, token="t1")
+    pages: list[bytes | Exception] = [
+        first,
+        Expired("token"),
+        PODS.page(item("x", version=7), version=8),
+    ]
+    play = Play([Invalid("none")], [LONG], pages=pages)
+    assert play.asked == ["watchlist", "list", "list t1", "list", "watch 8", "version"]
+    assert play.told[0] == "replace [x@7] at 8"
+    assert play.pauses == [0.8]
+
+
+def test_a_failing_server_is_asked_ever_more_slowly() -> None:
+    failures = [InternalError("etcd"), ServiceUnavailable("away"), Unauthorized("expired")]
+    play = Play([SYNCED, [], LONG], forms=failures)
+    assert play.pauses == [0.8, 1.6, 3.2]
+    assert play.told[0] == "replace [x@3] at 5"
+    assert play.reflector.last_error == "expired"
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (Forbidden("no"), "describe"),
+        (NotFound("no"), "describe"),
+        (MethodNotAllowed("no"), "describe"),
+        (UnknownLayoutError("what?"), "describe"),
+        (Forbidden("no"), "watch"),
+        (MethodNotAllowed("no"), "watch"),
+        (Forbidden("no"), "later"),
+        (NotFound("no"), "later"),
+    ],
+)
+def test_what_retrying_can_not_help_ends_it(error: Exception, state: str) -> None:
+    if state == "describe":
+        play = Play([], forms=[error], until=RefusedError)
+    else:
+        play = Play([[], error] if state == "watch" else [SYNCED, error], until=RefusedError)
+    assert isinstance(play.ended, RefusedError)
+    assert play.ended.cause is error
+    assert play.pauses == []
+
+
+def test_a_line_that_no_form_knows_refuses_a_resource_that_never_was_in_sync() -> None:
+    play = Play([[b'{"type":"ADDED","object":{"spec":{}}}\n']], until=RefusedError)
+    assert play.told == []
+
+
+# --- a watch that ends -------------------------------------------------------------------------
+
+
+def test_a_clean_end_is_resumed_at_once() -> None:
+    play = Play([SYNCED, [PODS.bookmark(7)], LONG], [LONG])
+    assert play.asked == ["watchlist", "version", "watch 7", "version"]
+    assert play.pauses == []
+    assert play.reflector.restarts == {Reason.ENDED: 2}
+
+
+def test_a_watch_that_ends_at_once_is_not_spun() -> None:
+    play = Play([SYNCED, LONG], [], [0.9], [1.0])
+    assert play.pauses == [0.8, 1.6]
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (ServiceUnavailable("the connection broke in a line"), Reason.BROKEN),
+        (None, Reason.SILENT),
+        (InternalError("etcd"), Reason.ERROR),
+        (Timeout("Too large resource version: 5, current: 3"), Reason.ERROR),
+        (Unauthorized("the token has expired"), Reason.ERROR),
+        ([error_line(InternalError("etcd"))], Reason.ERROR),
+    ],
+)
+def test_a_broken_watch_is_resumed_where_it_was_after_a_pause(
+    failure: Step, reason: Reason
+) -> None:
+    play = Play([SYNCED, [PODS.modified("x", version=6)], failure], [[PODS.bookmark(8)], LONG])
+    assert play.asked == ["watchlist", "version", "watch 6", "version"]
+    assert play.told[1:3] == ["MODIFIED x@6", "contact"]
+    assert play.pauses == [0.8]
+    assert play.reflector.restarts[reason] == 1
+    assert play.reflector.relists == {Reason.START: 1}, "nothing was listed anew"
+    assert play.reflector.last_error
+
+
+@pytest.mark.parametrize(
+    "expiry",
+    [
+        [SYNCED, [error_line(Expired("too old"))]],
+        [SYNCED, Expired("too old")],
+        [[*SYNCED, PODS.modified("x", version=6)], [error_line(Expired("too old"))]],
+    ],
+    ids=["event", "http", "after-changes"],
+)
+def test_expired_is_relisted_without_a_pause(expiry: list[Step]) -> None:
+    play = Play(expiry, [AGAIN, LONG])
+    assert play.asked == ["watchlist", "watchlist", "version"]
+    assert play.told[-2:] == ["replace [y@8] at 9", "contact"]
+    assert play.pauses == []
+    assert play.reflector.relists == {Reason.START: 1, Reason.EXPIRED: 1}
+
+
+def test_a_resumed_watch_that_has_expired_is_relisted() -> None:
+    play = Play([SYNCED, LONG], [Expired("too old")], [AGAIN, [], LONG])
+    assert play.asked[:4] == ["watchlist", "version", "watch 5", "watchlist"]
+    assert play.reflector.relists == {Reason.START: 1, Reason.EXPIRED: 1}
+    assert play.pauses == []
+
+
+def test_an_error_behind_changes_in_one_batch_leaves_them_applied_once() -> None:
+    batch = [PODS.modified("x", version=6), PODS.added("y", version=7)]
+    play = Play([SYNCED, [*batch, error_line(InternalError("etcd"))]], [LONG])
+    assert play.asked == ["watchlist", "version", "watch 7", "version"]
+    assert play.told == [
+        "replace [x@3] at 5",
+        "MODIFIED x@6",
+        "ADDED y@7",
+        "contact",
+        "contact",
+    ]
+
+
+def test_an_unknown_line_is_relisted_and_what_came_before_it_is_kept() -> None:
+    batch = [PODS.modified("x", version=6), b'{"type":"MODIFIED","obj']
+    play = Play([SYNCED, batch], [AGAIN, LONG])
+    assert play.told == ["replace [x@3] at 5", "MODIFIED x@6", "replace [y@8] at 9", "contact"]
+    assert play.reflector.relists == {Reason.START: 1, Reason.LAYOUT: 1}
+    assert play.pauses == [0.8]
+
+
+@pytest.mark.parametrize(
+    "watches",
+    [
+        [[TooManyRequests("slow", retry_after=7)], [SYNCED, LONG]],
+        [[SYNCED, TooManyRequests("slow", retry_after=7)], [LONG]],
+        [[SYNCED, [error_line(TooManyRequests("slow", retry_after=7))]], [LONG]],
+        [[SYNCED, LONG], [ServiceUnavailable("shutting down", retry_after=7)], [LONG]],
+    ],
+    ids=["sync", "stream", "event", "unavailable"],
+)
+def test_retry_after_is_the_least_pause(watches: list[list[Step]]) -> None:
+    assert Play(*watches).pauses == [7.0]
+
+
+def test_retry_after_does_not_shorten_a_pause() -> None:
+    failures = [InternalError("etcd")] * 4 + [TooManyRequests("slow", retry_after=2)]
+    play = Play([SYNCED, LONG], forms=failures)
+    assert play.pauses == [0.8, 1.6, 3.2, 6.4, 12.8]
+
+
+# --- a server that is not what it was ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failure", [LONG, ServiceUnavailable("broken")])
+def test_versions_that_went_back_drop_the_state(failure: Step) -> None:
+    play = Play([SYNCED, failure], [[PODS.bookmark(2, initial_end=True)], LONG], versions=[4])
+    assert play.asked[:3] == ["watchlist", "version", "watchlist"]
+    assert play.told[:3] == ["replace [x@3] at 5", "rewind", "replace [] at 2"]
+    assert play.reflector.relists == {Reason.START: 1, Reason.REWOUND: 1}
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_versions_that_stand_still_or_go_on_do_not(version: int) -> None:
+    play = Play([SYNCED, LONG], [LONG], versions=[version])
+    assert "rewind" not in play.told
+    assert "watch 5" in play.asked
+
+
+def test_a_server_that_is_away_is_asked_for_its_version_until_it_answers() -> None:
+    away: list[int | Exception] = [ServiceUnavailable("refused"), ServiceUnavailable("refused")]
+    play = Play([SYNCED, ServiceUnavailable("broken")], [LONG], versions=away)
+    assert play.asked == ["watchlist", "version", "version", "version", "watch 5", "version"]
+    assert play.told == ["replace [x@3] at 5", "contact", "contact"]
+    assert play.pauses == [0.8, 1.6, 3.2]
+
+
+def test_another_shape_after_a_clean_end_is_relisted() -> None:
+    changed = PODS.form(declared_field("spec.color"))
+    play = Play([SYNCED, LONG], [AGAIN, LONG], forms=[PODS.form(), changed, changed, changed])
+    assert play.asked == ["watchlist", "version", "watchlist", "version"]
+    assert play.told == ["replace [x@3] at 5", "replace [y@8] at 9", "contact"]
+    assert play.reflector.relists == {Reason.START: 1, Reason.LAYOUT: 1}
+
+
+def test_the_shape_is_not_learnt_again_after_a_break() -> None:
+    forms: list[Form | Exception] = [PODS.form(), NotFound("asked after a break")]
+    play = Play([SYNCED, ServiceUnavailable("broken")], forms=forms)
+    assert play.reflector.restarts == {Reason.BROKEN: 1}
+
+
+def test_a_resource_that_is_gone_after_a_clean_end_is_refused() -> None:
+    play = Play([SYNCED, LONG], forms=[PODS.form(), NotFound("no CRD")], until=RefusedError)
+    assert play.told == ["replace [x@3] at 5"]
+
+
+# --- ending it -----------------------------------------------------------------------------------
+
+
+class WatchedSink(RecordingSink):
+    """Says when it's given a state; a slow one then takes it over for ever."""
+
+    def __init__(self, *, slow: bool) -> None:
+        super().__init__()
+        self.given = asyncio.Event()
+        self._slow = slow
+
+    async def replace(self, form: Form, store: Store, version: int) -> None:
+        self.given.set()
+        if self._slow:
+            await asyncio.Future()
+        await super().replace(form, store, version)
+
+
+@pytest.mark.parametrize("slow", [True, False], ids=["in-the-sink", "in-the-watch"])
+def test_cancellation_closes_the_stream(slow: bool) -> None:
+    async def cancel() -> list[str]:
+        clock = Clock()
+        source = ScriptedSource(clock, [[SYNCED, None]])
+        sink = WatchedSink(slow=slow)
+        reflector = Reflector(source, sink, Backoff(clock=clock), clock=clock)
+        running = asyncio.create_task(reflector.run(Reason.ASKED))
+        await sink.given.wait()
+        assert source.open == 1
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert source.open == 0
+        assert reflector.relists == {Reason.ASKED: 1}
+        return sink.told
+
+    assert asyncio.run(cancel()) == ([] if slow else ["replace [x@3] at 5"])
+
+
+# --- the table of failures -----------------------------------------------------------------------
+
+
+async def _nothing() -> AsyncGenerator[Sequence[bytes], None]:
+    yield []
+
+
+def _state(name: str) -> State:
+    form = PODS.form()
+    states: dict[str, State] = {
+        "unsynced": Unsynced(Reason.START, watch_list=True),
+        "paged": Unsynced(Reason.EXPIRED, watch_list=False),
+        "syncing": Syncing(_nothing(), form, Store(), Reason.EXPIRED),
+        "disconnected": Disconnected(form, Reason.ENDED),
+        "streaming": Streaming(_nothing(), form, 0.0),
+    }
+    return states[name]
+
+
+START, PAGED = Unsynced(Reason.START), Unsynced(Reason.EXPIRED, watch_list=False)
+SYNC_AGAIN, SYNC_PAGED = Unsynced(Reason.EXPIRED), PAGED
+EXPIRED, LAYOUT = Unsynced(Reason.EXPIRED), Unsynced(Reason.LAYOUT)
+
+OUTCOMES: list[tuple[Exception, list[Unsynced | Reason | None]]] = [
+    # what leads on from unsynced, paged, syncing, disconnected, streaming; None: refused
+    (Forbidden(""), [None] * 5),
+    (NotFound(""), [None] * 5),
+    (MethodNotAllowed(""), [None] * 5),
+    (UnknownLayoutError(""), [None, None, None, LAYOUT, LAYOUT]),
+    (Expired(""), [START, PAGED, SYNC_AGAIN, EXPIRED, EXPIRED]),
+    (Invalid(""), [START, PAGED, SYNC_PAGED, Reason.ERROR, Reason.ERROR]),
+    (BadRequest(""), [START, PAGED, SYNC_PAGED, Reason.ERROR, Reason.ERROR]),
+    (TimeoutError(), [START, PAGED, SYNC_PAGED, Reason.SILENT, Reason.SILENT]),
+    (Timeout(""), [START, PAGED, SYNC_AGAIN, Reason.ERROR, Reason.ERROR]),
+    (ServiceUnavailable(""), [START, PAGED, SYNC_AGAIN, Reason.BROKEN, Reason.BROKEN]),
+    (InternalError(""), [START, PAGED, SYNC_AGAIN, Reason.ERROR, Reason.ERROR]),
+    (Unauthorized(""), [START, PAGED, SYNC_AGAIN, Reason.ERROR, Reason.ERROR]),
+    (TooManyRequests("", retry_after=9), [START, PAGED, SYNC_AGAIN, Reason.ERROR, Reason.ERROR]),
+]
+
+UNPAUSED = {
+    # The second try is of another kind, so it needs no pause.
+    ("syncing", "Invalid"),
+    ("syncing", "BadRequest"),
+    ("syncing", "TimeoutError"),
+    ("disconnected", "Expired"),
+    ("streaming", "Expired"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "expected"),
+    [
+        pytest.param(name, error, outcome, id=f"{name}-{type(error).__name__}")
+        for error, outcomes in OUTCOMES
+        for name, outcome in zip(
+            ("unsynced", "paged", "syncing", "disconnected", "streaming"), outcomes, strict=True
+        )
+    ],
+)
+def test_what_a_failure_leads_to(
+    name: str, error: Exception, expected: Unsynced | Reason | None
+) -> None:
+    state = _state(name)
+    if expected is None:
+        with pytest.raises(RefusedError):
+            after_failure(state, error)
+        return
+    recovery = after_failure(state, error)
+    if isinstance(expected, Reason):
+        assert isinstance(state, Disconnected | Streaming)
+        assert recovery.state == Disconnected(state.form, expected)
+    else:
+        assert recovery.state == expected
+    assert recovery.pause is ((name, type(error).__name__) not in UNPAUSED)
+    assert recovery.at_least == (9.0 if isinstance(error, TooManyRequests) else 0.0)
+
+
+def test_every_api_error_has_a_row() -> None:
+    rows = Counter(type(error) for error, _ in OUTCOMES)
+    unlike = {cls.__name__ for cls in ApiError.__subclasses__() if cls not in rows}
+    assert unlike == {"Conflict"}  # reads know no conflict

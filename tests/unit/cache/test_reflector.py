@@ -176,6 +176,7 @@ class Play:
         assert self.source.open == 0, "a stream was left open"
 
     async def _sleep(self, seconds: float) -> None:
+        assert self.source.open == 0, "a stream was left open during a pause"
         self.pauses.append(seconds)
         self.clock.advance(seconds)
 
@@ -265,10 +266,10 @@ def test_a_watch_list_that_is_silent_after_some_objects_is_paged() -> None:
     ids=["500", "broken", "error-event", "expired", "ended", "too-large"],
 )
 def test_a_watch_list_that_fails_is_tried_again_from_the_start(failure: list[Step]) -> None:
-    play = Play(failure, [AGAIN])
-    assert play.asked[:2] == ["watchlist", "watchlist"]
+    play = Play(failure, [AGAIN, LONG])
+    assert play.asked == ["watchlist", "watchlist", "version"]
     assert play.told[0] == "replace [y@8] at 9", "nothing is left of the first attempt"
-    assert play.pauses[0] == 0.8
+    assert play.pauses == [0.8]
 
 
 def test_pages_start_over_when_their_token_has_expired() -> None:

@@ -4,7 +4,7 @@ Bounded by age, number and size; a watch from before its floor is the API server
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import msgspec
@@ -36,6 +36,16 @@ class Event(msgspec.Struct, frozen=True, gc=False, eq=False):
     seen: float
 
 
+def _fitting(events: Sequence[Event]) -> int:
+    """Count the last events that fit into a history."""
+    size = 0
+    for count, event in enumerate(reversed(events)):
+        size += len(event.object.raw)
+        if count == MAX_EVENTS or size > MAX_BYTES:
+            return count
+    return len(events)
+
+
 class History:
     """Events with ``version > floor``, all of them. A cursor is the number of an event."""
 
@@ -55,9 +65,20 @@ class History:
         self, event_type: EventType, version: int, found: Object, previous: Object | None
     ) -> None:
         """Add the newest event and let go of those that are over the limits."""
-        self._events.append(Event(event_type, version, found, previous, self._clock()))
-        self._bytes += len(found.raw)
-        while self._is_over():
+        self.extend([Event(event_type, version, found, previous, self._clock())])
+
+    def extend(self, events: Sequence[Event]) -> None:
+        """Add the newest events; of more than fit only the last ones, and nothing before them."""
+        fitting = _fitting(events)
+        if fitting < len(events):
+            self._first += len(self._events) + len(events) - fitting
+            self._events.clear()
+            self._bytes = 0
+            self.floor = events[-fitting - 1].version
+            events = events[len(events) - fitting :]
+        self._events.extend(events)
+        self._bytes += sum(len(event.object.raw) for event in events)
+        while self._events and self._is_over():
             dropped = self._events.popleft()
             self.floor = dropped.version
             self._first += 1

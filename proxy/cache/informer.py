@@ -9,10 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum, auto
+from itertools import chain
 from typing import NamedTuple
 
 from proxy.cache.backoff import Backoff
-from proxy.cache.difference import NoHistoryError, changed_pairs, differences
+from proxy.cache.difference import NoHistoryError, Pair, changed_pairs, differences, let_go
 from proxy.cache.history import History
 from proxy.cache.reflector import Reflector, Source
 from proxy.cache.signal import Signal
@@ -24,6 +25,10 @@ from proxy.kube.resources import Resource
 STALLED = 90.0
 """Seconds without a sign of the API server after which an informer counts as stalled: the silence
 after which a watch is given up (70 s), and time to reconnect."""
+
+
+MANY = 1000
+"""Changes that are told in a thread, since sorting them would hold up the event loop."""
 
 
 class Scope(NamedTuple):
@@ -67,7 +72,8 @@ class View:
 class Informer:
     """Store, history and readiness of one scope, kept by one reflector.
 
-    ``watchers`` are served now, ``sent`` counts the events told to them, ``terminated`` their ends.
+    ``watchers`` are served now, ``sent`` counts the events told to them, ``terminated`` their ends;
+    ``events`` counts what the watch brought, ``relisted`` the changes that only a relist showed.
     """
 
     def __init__(
@@ -84,6 +90,7 @@ class Informer:
         self.signal = Signal()
         self.watchers = 0
         self.sent = 0
+        self.relisted = 0
         self.terminated: Counter[str] = Counter()
         self.events: dict[EventType, int] = dict.fromkeys(EventType, 0)
         self.reflector = Reflector(source, self, Backoff(clock=clock), clock=clock)
@@ -129,16 +136,24 @@ class Informer:
 
     async def _continue(self, view: View, form: Form, store: Store) -> None:
         """Tell the difference between two states, the new one's objects being those of *store*."""
-        pairs = []
+        pairs: list[Pair] = []
         for pair in changed_pairs(view.store.snapshot(), store.snapshot()):
             if pair is None:
                 await asyncio.sleep(0)
             else:
                 pairs.append(pair)
-        for event in differences(pairs, view.store.version, store.version):
-            self.events[event.type] += 1
-            view.history.append(*event)
+        between = (pairs, view.store.version, store.version, self._clock())
+        if len(pairs) > MANY:
+            events = await asyncio.to_thread(differences, *between)
+        else:
+            events = differences(*between)
+        old = view.store
+        view.history.extend(events)
         view.relist(form, store)
+        self.relisted += len(events)
+        self._prove()
+        for _ in chain(let_go(events), let_go(pairs), old.dismantle()):
+            await asyncio.sleep(0)
 
     def apply(self, change: Change) -> None:
         """Take over one event of the watch."""

@@ -208,6 +208,7 @@ class Reflector:
         try:
             while True:
                 state = await self.step(state)
+                await asyncio.sleep(0)  # a stream that never pauses must not hold up the others
         finally:
             await _close(state)
 

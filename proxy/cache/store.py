@@ -150,6 +150,15 @@ class Store:
             self._write(at, [found for found in chunk if found.key != key])
         return previous
 
+    def dismantle(self) -> Iterator[None]:
+        """Let go of everything in small steps; freeing it at once would take long."""
+        self._own_spine()
+        while self._chunks:
+            for found in self._chunks.pop():
+                del self._objects[found.key]
+                self.indexes.change(found, None)
+            yield
+
     def _account(self, previous: Object | None, found: Object | None) -> None:
         self.indexes.change(previous, found)
         self.raw_bytes += len(found.raw) if found else 0

@@ -1,6 +1,7 @@
 """Run the proxy."""
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -28,12 +29,23 @@ def main(arguments: Sequence[str]) -> int:
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     quiet_uvicorn()
+    _spare_the_collector()
     try:
         uvloop.run(_serve(settings))
     except (CredentialsError, OSError) as error:
         print(f"kubecache run: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _spare_the_collector() -> None:
+    """Let full garbage collections be rare: each looks at all that informers hold, and pauses.
+
+    What they hold has no cycles, and is freed when the last reference goes.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 1_000)
 
 
 def _readable(error: Exception) -> str:

@@ -164,6 +164,7 @@ def _informer_counters(informers: Iterable[Informer]) -> Iterator[Metric]:
             restarts.add_metric((*scope, reason), count)
         for event_type, count in informer.events.items():
             events.add_metric((*scope, event_type), count)
+        events.add_metric((*scope, "RELISTED"), informer.relisted)
         sent.add_metric(scope, informer.sent)
         for ending, count in informer.terminated.items():
             terminated.add_metric((*scope, ending), count)

@@ -155,6 +155,8 @@ def _plan_list(read: Read, view: View) -> Plan:
     selection = select_by(view.form, read.target.namespace, options.labels, options.fields)
     if selection is None:
         return Reason.FIELDS
+    if (options.limit > 0 or options.continue_token) and _names_namespace(read):
+        return Reason.FIELDS
     point = _point(options, view)
     if not isinstance(point, _Point):
         return point
@@ -165,6 +167,18 @@ def _plan_list(read: Read, view: View) -> Plan:
     ignores_limit = options.resource_version == 0 and not etcd
     return ServeList(
         selection, point.snapshot, keys, 0 if ignores_limit else options.limit, slash=not etcd
+    )
+
+
+def _names_namespace(read: Read) -> bool:
+    """Tell a cluster-wide list of one namespace by ``metadata.namespace=``.
+
+    kube-apiserver writes the continue tokens of its pages relative to the namespace, and reads
+    them relative to the cluster.
+    """
+    return not read.target.namespace and any(
+        term.field == "metadata.namespace" and not term.negated
+        for term in read.options.fields.terms
     )
 
 

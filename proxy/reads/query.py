@@ -179,19 +179,13 @@ class Selection:
 def select_by(
     form: Form, namespace: str, labels: LabelSelector, fields: FieldSelector
 ) -> Selection | None:
-    """Build a selection; None when a field is not known to be selectable.
-
-    A list that selects one namespace by field is one of that namespace, as in the API server's
-    store (``MatchesSingleNamespace``): its continue tokens are relative to it.
-    """
+    """Build a selection; None when a field is not known to be selectable."""
     tests = []
     for term in fields.terms:
         place = _place(form, term.field)
         if place is None:
             return None
         tests.append(FieldTest(term.field, place, term.value, term.negated))
-        if place == NAMESPACE and not term.negated:
-            namespace = namespace or term.value
     return Selection(namespace, labels, tuple(tests), namespaced=form.namespaced)
 
 

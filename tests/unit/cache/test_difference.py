@@ -27,6 +27,8 @@ State = dict[str, Object]
 
 NOW = 7.0
 
+KEYS = ["a-b/x", "a/x", "a/x-1", "a/x.1", "a0/a", "node"]
+
 
 def difference(before: State, after: State, since: int, until: int) -> list[Event]:
     pairs = changed_pairs(_in_order(before), _in_order(after))
@@ -64,9 +66,7 @@ class Relist(NamedTuple):
 @st.composite
 def relists(draw: st.DrawFn) -> Relist:
     """Write at random, each write with a version of its own; the middle is the older list."""
-    writes = draw(
-        st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["put", "delete"])))
-    )
+    writes = draw(st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(["put", "delete"]))))
     at = draw(st.integers(0, len(writes)))
     before: State = {}
     state: State = {}
@@ -151,6 +151,7 @@ def test_what_is_told(before: list[Object], after: list[Object], expected: list[
         ([], [X8], 8, 9),
         ([], [X8], 5, 7),
         ([X8], [X5], 8, 9),
+        ([X8], [X8_NEW], 8, 9),
         ([X8], [], 8, 8),
         ([X5], [X8_NEW], 7, 8),
         ([X5, stored("y", 4)], [], 5, 6),
@@ -160,6 +161,7 @@ def test_what_is_told(before: list[Object], after: list[Object], expected: list[
         "an older object",
         "one newer than the list",
         "an object that went back",
+        "another one of the same version",
         "no version for a deletion",
         "none below the recreation",
         "one for two deletions",

@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Callable, Sequence
 
-from proxy.cli import run, status, version
+from proxy.cli import demo, run, status, version
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": run.main,
+    "demo": demo.main,
     "status": status.main,
     "version": version.main,
 }

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from proxy.kube import gojson
+from proxy.kube.resources import Resource
 
 
 class ApiError(Exception):
@@ -104,11 +105,24 @@ class Conflict(ApiError):
     reason = "Conflict"
 
 
+class AlreadyExists(Conflict):
+    """The name is taken."""
+
+    reason = "AlreadyExists"
+
+
 class Expired(ApiError):
     """The resourceVersion or continue token is too old."""
 
     code = 410
     reason = "Expired"
+
+
+class UnsupportedMediaType(ApiError):
+    """The body is of a kind that can't be read."""
+
+    code = 415
+    reason = "UnsupportedMediaType"
 
 
 class Invalid(ApiError):
@@ -159,6 +173,32 @@ _BY_CODE: dict[int, type[ApiError]] = {
         Timeout,
     )
 }
+
+
+def not_found(resource: Resource, name: str) -> NotFound:
+    """``NewNotFound``."""
+    return NotFound(f'{resource.qualified} "{name}" not found', details=_about(resource, name))
+
+
+def already_exists(resource: Resource, name: str) -> AlreadyExists:
+    """``NewAlreadyExists``."""
+    message = f'{resource.qualified} "{name}" already exists'
+    return AlreadyExists(message, details=_about(resource, name))
+
+
+def conflict(resource: Resource, name: str) -> Conflict:
+    """``NewConflict`` as the registry words it (``OptimisticLockErrorMsg``)."""
+    return Conflict(
+        f'Operation cannot be fulfilled on {resource.qualified} "{name}": the object has been '
+        "modified; please apply your changes to the latest version and try again",
+        details=_about(resource, name),
+    )
+
+
+def _about(resource: Resource, name: str) -> dict[str, str]:
+    """Details of an object; their kind is the plural name."""
+    details = {"name": name, "group": resource.group, "kind": resource.plural}
+    return {key: value for key, value in details.items() if value}
 
 
 class _Details(msgspec.Struct):

@@ -15,6 +15,11 @@ class Resource(NamedTuple):
         return f"{self.plural}.{self.version}" + (f".{self.group}" if self.group else "")
 
     @property
+    def qualified(self) -> str:
+        """``deployments.apps``, as messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
     def group_version(self) -> str:
         """``apps/v1``, or ``v1`` for the core group: an object's apiVersion."""
         return f"{self.group}/{self.version}" if self.group else self.version

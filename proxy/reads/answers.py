@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from proxy.cache.informer import View
 from proxy.kube import gojson
-from proxy.kube.errors import NotFound
+from proxy.kube.errors import not_found
 from proxy.kube.resources import Resource
 
 MAX_INDENT = 1024 * 1024
@@ -17,16 +17,6 @@ def get_answer(view: View, resource: Resource, key: str) -> tuple[int, bytes]:
     if found is not None:
         return 200, view.form.encode_object(found)
     return 404, not_found(resource, key.rpartition("/")[2]).status_body()
-
-
-def not_found(resource: Resource, name: str) -> NotFound:
-    """``NewNotFound``: the plural name is the detail's kind."""
-    qualified = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    details = {"name": name, "group": resource.group, "kind": resource.plural}
-    return NotFound(
-        f'{qualified} "{name}" not found',
-        details={key: value for key, value in details.items() if value},
-    )
 
 
 def indented(parts: Iterable[bytes]) -> bytes:

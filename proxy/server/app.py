@@ -1,10 +1,11 @@
 """The read listener's ASGI app: parse, decide, answer or forward."""
 
 import asyncio
+import logging
 import time
 
 from proxy.access.hosts import HostCheck
-from proxy.kube.errors import ApiError, Forbidden, Timeout
+from proxy.kube.errors import ApiError, Forbidden, InternalError, Timeout
 from proxy.kube.options import parse_query
 from proxy.kube.requests import Request, parse_request, verb_of
 from proxy.reads.plan import Reason
@@ -24,6 +25,8 @@ from proxy.upstream import tunnel
 from proxy.upstream.client import READ_TIMEOUT, Client
 from proxy.upstream.documents import Documents
 from proxy.upstream.headers import request_headers, response_headers
+
+log = logging.getLogger(__name__)
 
 _STREAMING_SUBRESOURCES = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 _REVALIDATED = (b"cache-status", b'kubecache; fwd=stale; fwd-status=304; detail="revalidated"')
@@ -60,6 +63,10 @@ class ReadApp:
             await exchange.fail(error, [_ERROR])
         except ClientGoneError:
             await exchange.abort()
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            exchange.source = "error"
+            await exchange.fail(InternalError("the proxy failed; its log says why"), [_ERROR])
         verb = verb_of(request.method, request.target, watch=exchange.is_watch)
         labels = self._stats.labels(request, verb, exchange.source, exchange.status)
         self._stats.count(labels, exchange.status, time.perf_counter() - started)
@@ -233,5 +240,7 @@ def _is_streaming(request: Request) -> bool:
     """Subresources that may stay silent for as long as they like (``longRunningFunc``)."""
     return (
         request.target is not None
-        and request.target.subresource.partition("/")[0] in _STREAMING_SUBRESOURCES
+        and request.target.subresource.partition("/")[0] in log = logging.getLogger(__name__)
+
+_STREAMING_SUBRESOURCES
     )

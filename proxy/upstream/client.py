@@ -3,9 +3,10 @@
 Nothing is decompressed, redirected or retried here, and library errors leave as API errors.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 from multidict import CIMultiDict
@@ -49,13 +50,27 @@ class Response(NamedTuple):
         return b"".join([chunk async for chunk in self.chunks])
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Lets the event loop make its own sockets.
+
+    aiohttp makes them and hands them over. When TLS fails on such a one, uvloop goes on using a
+    file descriptor that Python closes, and that soon is somebody else's connection (uvloop 653).
+    """
+
+    async def _wrap_create_connection(
+        self, *args: Any, addr_infos: list[tuple[Any, ...]], **kwargs: Any
+    ) -> tuple[asyncio.Transport, Any]:
+        host, port, *_ = addr_infos[0][4]
+        return await self._wrap_existing_connection(*args, host=host, port=port, **kwargs)
+
+
 class Client:
     """Sends requests to one API server; ``close`` ends its connections."""
 
     def __init__(self, credentials: Credentials) -> None:
         self.credentials = credentials
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE),
+            connector=_Connector(limit=0, keepalive_timeout=KEEPALIVE),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=BUFFER,

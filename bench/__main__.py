@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import memory, reads, scale, watches
+from bench import memory, pauses, reads, scale, watches
 from bench.report import Figure, table, write_json
 from bench.world import World, build
 
@@ -17,9 +17,11 @@ WITH_SERVER: dict[str, Callable[[World], Iterator[Figure]]] = {
     "memory": memory.memory,
     "lists": reads.lists,
     "fanout": watches.fanout,
-    "pauses": memory.pauses,
 }
-IN_PROCESS: dict[str, Callable[[], Iterator[Figure]]] = {"scale": scale.scale}
+IN_PROCESS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "scale": scale.scale,
+    "pauses": pauses.pauses,
+}
 
 
 def main() -> int:

@@ -23,7 +23,8 @@ RETURNED = 100
 """Objects that each list returns, whatever the size."""
 
 _PODS = Resource("", "v1", "pods")
-_SAMPLE = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}'
+INFO = ResourceInfo(_PODS, "Pod", namespaced=True)
+SAMPLE = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}'
 _LISTS = {
     "namespace": ("ns-3", b""),
     "label": ("", b"labelSelector=app%3Da3"),
@@ -45,7 +46,7 @@ def scale() -> Iterator[Figure]:
 
 
 def _filled(size: int) -> tuple[list[Object], View]:
-    form = JsonForm(ResourceInfo(_PODS, "Pod", namespaced=True), _SAMPLE)
+    form = JsonForm(INFO, SAMPLE)
     page = form.decode_page(_page(size))
     page.objects.sort(key=lambda found: found.key)
     store = Store(form.indexed)
@@ -67,13 +68,17 @@ def _page(size: int) -> bytes:
 
 
 def _list(view: View, namespace: str, query: bytes) -> None:
+    b"".join(listing(view, namespace, query).parts())
+
+
+def listing(view: View, namespace: str, query: bytes) -> Listing:
+    """Plan a list, as the reader does."""
     target = ResourcePath(_PODS, namespace, "", "")
     decided = plan(Read(Verb.LIST, target, parse_options(query), indent=False), view)
     if not isinstance(decided, ServeList):
         raise TypeError(decided)
     candidates = decided.selection.candidates(view.store, decided.snapshot, decided.keys)
-    listing = Listing(decided, view.form, candidates, view.snapshots, Tally())
-    b"".join(listing.parts())
+    return Listing(decided, view.form, candidates, view.snapshots, Tally())
 
 
 def _median_seconds(work: Callable[[], None], times: int = 200) -> float:

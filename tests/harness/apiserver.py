@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -121,6 +123,26 @@ class ApiServer:
 
     def thaw(self) -> None:
         self.process.send(signal.SIGCONT)
+
+    def backup(self) -> None:
+        """Keeps etcd's data as it is now, for `restore`; both servers are away for a moment."""
+        with self._without_servers():
+            shutil.copytree(self.folder / "etcd", self.folder / "backup")
+
+    def restore(self) -> None:
+        """Goes back to the data of `backup`: to older objects and older resourceVersions."""
+        with self._without_servers():
+            shutil.rmtree(self.folder / "etcd")
+            (self.folder / "backup").rename(self.folder / "etcd")
+
+    @contextmanager
+    def _without_servers(self) -> Iterator[None]:
+        self.stop_apiserver()
+        assert self._etcd_process, "etcd is stopped"
+        self._etcd_process.stop()
+        yield
+        self._etcd_process = self._start_etcd()
+        self.start_apiserver()
 
     def wait_ready(self, timeout: float = 60) -> None:
         deadline = time.monotonic() + timeout

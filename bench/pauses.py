@@ -1,0 +1,112 @@
+"""How long the event loop is held up while 100,000 objects are synced, relisted and listed."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+
+from bench.report import Figure
+from bench.scale import INFO, SAMPLE, listing
+from proxy.cache.informer import Informer, Scope
+from proxy.forms.form import Form
+from proxy.forms.json import JsonForm
+from proxy.upstream.client import BATCH
+
+OBJECTS = 100_000
+
+
+def pauses() -> Iterator[Figure]:
+    """The longest pauses, in one process with the work."""
+    for name, seconds in asyncio.run(_measure()).items():
+        yield Figure(f"longest pause, {name} 100,000 objects", seconds * 1e3, "ms", 10)
+
+
+async def _measure() -> dict[str, float]:
+    source = _Source()
+    informer = Informer(Scope(INFO.resource), source)
+    worst = {}
+    with _Beats() as beats:
+        for name in ("syncing", "relisting"):
+            task = asyncio.create_task(informer.reflector.run())
+            await source.sent()
+            worst[name] = await beats.longest()
+            task.cancel()
+        assert informer.view
+        for _ in listing(informer.view, "", b"").parts():
+            await asyncio.sleep(0)
+        worst["listing"] = await beats.longest()
+    return worst
+
+
+class _Beats:
+    """A task that beats as often as it can; the longest gap is the longest pause."""
+
+    def __enter__(self) -> "_Beats":
+        self._longest = 0.0
+        self._task = asyncio.create_task(self._beat())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._task.cancel()
+
+    async def _beat(self) -> None:
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            self._longest = max(self._longest, now - last)
+            last = now
+
+    async def longest(self) -> float:
+        """The longest since the last call."""
+        await asyncio.sleep(0)
+        longest, self._longest = self._longest, 0.0
+        return longest
+
+
+class _Source:
+    """Sends all objects as a WatchList, each time in newer versions, and then nothing."""
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._done = asyncio.Event()
+
+    async def sent(self) -> None:
+        """Wait until all has been sent and taken."""
+        await self._done.wait()
+        self._done.clear()
+
+    async def describe(self) -> Form:
+        return JsonForm(INFO, SAMPLE)
+
+    async def list_page(self, limit: int, continue_token: str) -> bytes:
+        raise NotImplementedError
+
+    async def current_version(self) -> int:
+        return self._version
+
+    async def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
+        lines: list[bytes] = []
+        for number in range(OBJECTS):
+            self._version += 1
+            lines.append(_event(number, self._version))
+            if len(lines) == BATCH:
+                yield lines
+                lines = []
+        yield [*lines, _END % self._version]
+        self._done.set()
+        await asyncio.sleep(3600)
+
+
+_END = (
+    b'{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d",'
+    b'"annotations":{"k8s.io/initial-events-end":"true"}}}}'
+)
+
+
+def _event(number: int, version: int) -> bytes:
+    return (
+        f'{{"type":"ADDED","object":{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"p{number:06}",'
+        f'"namespace":"ns-{number // 100:04}","uid":"u{number}","resourceVersion":"{version}",'
+        f'"labels":{{"app":"a{number % 1000}"}}}},"spec":{{"nodeName":"n{number % 1000}"}},'
+        f'"status":{{"phase":"Running"}},"pad":"{"x" * 1000}"}}}}'
+    ).encode()

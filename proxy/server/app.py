@@ -240,7 +240,5 @@ def _is_streaming(request: Request) -> bool:
     """Subresources that may stay silent for as long as they like (``longRunningFunc``)."""
     return (
         request.target is not None
-        and request.target.subresource.partition("/")[0] in log = logging.getLogger(__name__)
-
-_STREAMING_SUBRESOURCES
+        and request.target.subresource.partition("/")[0] in _STREAMING_SUBRESOURCES
     )

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from typing import TypeVar
 
 import pytest
 
 from proxy.cache.backoff import Backoff
 from proxy.cache.reflector import (
-    PAGE,
     Disconnected,
     Reason,
     Reflector,
@@ -40,73 +38,7 @@ from proxy.kube.errors import (
 )
 from proxy.kube.selectable import declared_field
 from tests.unit.builders import PODS, Clock, error_line, item
-
-T = TypeVar("T")
-
-Step = list[bytes] | Exception | float | None
-"""Of a watch: a batch of lines, a failure, seconds that pass, or None: silence for ever."""
-
-
-class ScriptEndError(Exception):
-    """All watches of the script were played; the reflector knows no such failure, so it ends."""
-
-
-def result(scripted: T | Exception) -> T:
-    if isinstance(scripted, Exception):
-        raise scripted
-    return scripted
-
-
-class ScriptedSource:
-    """Answers each call with the next entry of its script, and notes what was asked.
-
-    A failure in the place of a form, a page or a version is raised.
-    """
-
-    def __init__(
-        self,
-        clock: Clock,
-        watches: Sequence[Sequence[Step]],
-        *,
-        pages: Sequence[bytes | Exception] = (),
-        forms: Sequence[Form | Exception] = (),
-        versions: Sequence[int | Exception] = (),
-    ) -> None:
-        self._clock = clock
-        self._watches = list(watches)
-        self._pages = list(pages)
-        self._forms = list(forms)
-        self._versions = list(versions)
-        self.asked: list[str] = []
-        self.open = 0
-
-    async def describe(self) -> Form:
-        return result(self._forms.pop(0)) if self._forms else PODS.form()
-
-    async def list_page(self, limit: int, continue_token: str) -> bytes:
-        assert limit == PAGE
-        self.asked.append(f"list {continue_token}".strip())
-        return result(self._pages.pop(0))
-
-    async def current_version(self) -> int:
-        self.asked.append("version")
-        return result(self._versions.pop(0)) if self._versions else 10**9
-
-    async def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
-        if not self._watches:
-            raise ScriptEndError
-        self.asked.append("watchlist" if version is None else f"watch {version}")
-        self.open += 1
-        try:
-            for step in self._watches.pop(0):
-                if isinstance(step, float):
-                    self._clock.advance(step)
-                elif step is None:
-                    await asyncio.Future()
-                else:
-                    yield result(step)
-        finally:
-            self.open -= 1
+from tests.unit.cache.sources import ScriptedSource, ScriptEndError, Step
 
 
 class RecordingSink:
@@ -588,4 +520,4 @@ def test_what_a_failure_leads_to(
 def test_every_api_error_has_a_row() -> None:
     rows = Counter(type(error) for error, _ in OUTCOMES)
     unlike = {cls.__name__ for cls in ApiError.__subclasses__() if cls not in rows}
-    assert unlike == {"Conflict"}  # reads know no conflict
+    assert unlike == {"Conflict", "UnsupportedMediaType"}  # which reads don't get

@@ -1,0 +1,309 @@
+"""An informer as its reflector writes it and as readers see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from proxy.cache.informer import MANY, STALLED, Ending, Informer, Scope, View
+from proxy.cache.store import Store
+from proxy.forms.form import Change, EventType
+from proxy.forms.objects import Object
+from proxy.kube.resources import Resource
+from tests.unit.builders import PODS, WIDGETS, Clock, stored
+from tests.unit.cache.sources import ServedSource
+
+
+class Kept:
+    """An informer, and shorthands for what its reflector would tell it."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        scope = Scope(PODS.info.resource)
+        self.informer = Informer(scope, ServedSource(), clock=self.clock)
+
+    async def relist(self, version: int, *objects: Object) -> None:
+        store = Store()
+        for found in objects:
+            store.put(found)
+        await self.informer.replace(PODS.form(), store, version)
+
+    def change(self, event_type: EventType, key: str, version: int) -> Object:
+        found = stored(key, version)
+        self.informer.apply(Change(event_type, found))
+        return found
+
+    @property
+    def view(self) -> View:
+        assert self.informer.view is not None
+        return self.informer.view
+
+    def told(self, cursor: int = 0) -> list[str]:
+        events = self.view.history.read(cursor, 10_000)
+        assert events is not None
+        return [f"{event.type} {event.object.key}@{event.version}" for event in events]
+
+    def holds(self) -> list[str]:
+        return [f"{found.key}@{found.version}" for found in self.view.store.snapshot()]
+
+
+def played(test: Callable[[Kept], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run an asynchronous test with an informer of its own."""
+
+    def run() -> None:
+        asyncio.run(test(Kept()))
+
+    run.__name__ = test.__name__
+    return run
+
+
+# --- before and at the first list ------------------------------------------------------------
+
+
+@played
+async def test_it_has_nothing_before_its_first_list(kept: Kept) -> None:
+    assert kept.informer.view is None
+    assert kept.informer.version == 0
+    assert not kept.informer.is_ready
+    with pytest.raises(RuntimeError, match="before its first list"):
+        kept.change(EventType.ADDED, "a/x", 1)
+    with pytest.raises(RuntimeError, match="before its first list"):
+        kept.informer.bookmark(1)
+
+
+@played
+async def test_the_first_list_is_the_state_and_tells_no_events(kept: Kept) -> None:
+    await kept.relist(10, stored("a/x", 3), stored("a/y", 7))
+    assert kept.informer.version == kept.view.store.changed == 10
+    assert kept.informer.is_ready
+    assert kept.holds() == ["a/x@3", "a/y@7"]
+    assert kept.told() == []
+    assert kept.view.history.floor == 10
+
+
+# --- the watch ---------------------------------------------------------------------------------
+
+
+@played
+async def test_changes_move_the_state_and_are_told(kept: Kept) -> None:
+    await kept.relist(10, stored("a/x", 3))
+    kept.change(EventType.MODIFIED, "a/x", 11)
+    kept.change(EventType.ADDED, "a/y", 12)
+    kept.change(EventType.DELETED, "a/x", 13)
+    assert kept.told() == ["MODIFIED a/x@11", "ADDED a/y@12", "DELETED a/x@13"]
+    assert kept.holds() == ["a/y@12"]
+    assert kept.informer.version == kept.view.store.changed == 13
+    assert kept.informer.events == dict.fromkeys(EventType, 1)
+
+
+@played
+async def test_events_carry_what_they_replaced(kept: Kept) -> None:
+    first = stored("a/x", 3)
+    await kept.relist(10, first)
+    second = kept.change(EventType.MODIFIED, "a/x", 11)
+    deleted = kept.change(EventType.DELETED, "a/x", 12)
+    third = kept.change(EventType.ADDED, "a/x", 13)
+    events = kept.view.history.read(0, 10) or []
+    assert [(event.object, event.previous) for event in events] == [
+        (second, first),
+        (deleted, second),
+        (third, None),
+    ]
+
+
+@played
+async def test_a_bookmark_moves_the_version_and_leaves_the_change(kept: Kept) -> None:
+    await kept.relist(10)
+    kept.change(EventType.ADDED, "a/x", 12)
+    kept.informer.bookmark(20)
+    assert (kept.informer.version, kept.view.store.changed) == (20, 12)
+    assert kept.told() == ["ADDED a/x@12"]
+    assert kept.view.store.snapshot_at(15) is not None
+
+
+@played
+async def test_everything_it_is_told_wakes_who_waits(kept: Kept) -> None:
+    async def rings(change: Callable[[], object]) -> bool:
+        ring = kept.informer.signal.next()
+        change()
+        return ring.done()
+
+    ring = kept.informer.signal.next()
+    await kept.relist(10)
+    assert ring.done()
+    assert await rings(lambda: kept.change(EventType.ADDED, "a/x", 11))
+    assert await rings(lambda: kept.informer.bookmark(12))
+    assert not await rings(kept.informer.contact)
+    assert await rings(kept.informer.rewind)
+    assert await rings(lambda: kept.informer.drop(Ending.STOPPED))
+
+
+# --- lists after the first ---------------------------------------------------------------------
+
+
+@played
+async def test_a_relist_becomes_events_and_goes_on(kept: Kept) -> None:
+    await kept.relist(10, stored("a/x", 3), stored("a/y", 4))
+    kept.change(EventType.MODIFIED, "a/x", 11)
+    view, cursor = kept.view, kept.view.history.end
+    await kept.relist(20, stored("a/x", 15), stored("a/z", 18))
+    kept.change(EventType.DELETED, "a/z", 21)
+    assert kept.view is view
+    assert view.ended is None
+    assert kept.told(cursor) == [
+        "MODIFIED a/x@15",
+        "ADDED a/z@18",
+        "DELETED a/y@20",
+        "DELETED a/z@21",
+    ]
+    assert kept.holds() == ["a/x@15"]
+    assert kept.informer.relisted == 3
+    assert sum(kept.informer.events.values()) == 2, "only what the watch brought"
+
+
+@played
+async def test_a_relist_without_news_tells_nothing(kept: Kept) -> None:
+    await kept.relist(10, stored("a/x", 3))
+    store = kept.view.store
+    await kept.relist(20, stored("a/x", 3))
+    assert kept.told() == []
+    assert kept.view.store is not store
+    assert kept.informer.version == 20
+
+
+@played
+async def test_snapshots_of_before_a_relist_are_not_answered_from(kept: Kept) -> None:
+    await kept.relist(10, stored("a/x", 3))
+    kept.view.snapshots.keep(kept.view.store.snapshot())
+    snapshot = kept.view.store.snapshot()
+    await kept.relist(20, stored("a/x", 15))
+    assert kept.view.snapshots.at(10) is None
+    assert [found.version for found in snapshot] == [3], "who reads it may go on"
+
+
+@played
+async def test_a_large_relist_tells_the_same(kept: Kept) -> None:
+    count = MANY + 200
+    await kept.relist(count, *(stored(f"n/{number:05}", number + 1) for number in range(count)))
+    kept_objects = [stored(f"n/{number:05}", count + 1 + number) for number in range(50)]
+    ring = kept.informer.signal.next()
+    await kept.relist(3 * count, *kept_objects)
+    assert ring.done()
+    assert len(kept.view.store) == 50
+    versions = [int(line.rpartition("@")[2]) for line in kept.told()]
+    assert len(versions) == count
+    assert versions == sorted(set(versions))
+    assert versions[-1] == 3 * count
+
+
+@played
+async def test_a_relist_that_can_not_follow_ends_the_view(kept: Kept) -> None:
+    await kept.relist(10, stored("a/x", 9))
+    kept.informer.bookmark(30)
+    old = kept.view
+    await kept.relist(20, stored("a/x", 15))
+    assert old.ended is Ending.REWOUND
+    assert kept.view is not old
+    assert kept.view.ended is None
+    assert kept.view.history.floor == kept.informer.version == 20
+    assert kept.told() == []
+    assert kept.informer.is_ready
+
+
+@pytest.mark.parametrize("ending", list(Ending))
+def test_a_dropped_state_ends_for_its_readers(ending: Ending) -> None:
+    async def drop() -> None:
+        kept = Kept()
+        await kept.relist(10, stored("a/x", 9))
+        view = kept.view
+        if ending is Ending.REWOUND:
+            kept.informer.rewind()
+        else:
+            kept.informer.drop(ending)
+        assert view.ended is ending
+        assert kept.informer.view is None
+        assert not kept.informer.is_ready
+        await kept.relist(5, stored("a/y", 2))
+        assert kept.holds() == ["a/y@2"]
+        assert view.ended is ending
+
+    asyncio.run(drop())
+
+
+# --- how fresh it is -----------------------------------------------------------------------------
+
+
+def _prove_by_event(kept: Kept) -> None:
+    kept.change(EventType.ADDED, "a/x", 11)
+
+
+def _prove_by_bookmark(kept: Kept) -> None:
+    kept.informer.bookmark(11)
+
+
+def _contact(kept: Kept) -> None:
+    kept.informer.contact()
+
+
+@pytest.mark.parametrize(
+    ("act", "staleness", "ready"),
+    [
+        (_prove_by_event, 0.0, True),
+        (_prove_by_bookmark, 0.0, True),
+        (_contact, STALLED, True),
+        (None, STALLED, False),
+    ],
+)
+def test_staleness_and_readiness(
+    act: Callable[[Kept], None] | None, staleness: float, ready: bool
+) -> None:
+    async def wait() -> None:
+        kept = Kept()
+        await kept.relist(10)
+        kept.clock.advance(STALLED)
+        if act is not None:
+            act(kept)
+        assert kept.informer.staleness == staleness
+        assert kept.informer.is_ready is ready
+
+    asyncio.run(wait())
+
+
+@played
+async def test_a_relist_proves_it_and_a_stalled_one_recovers(kept: Kept) -> None:
+    await kept.relist(10)
+    kept.clock.advance(10 * STALLED)
+    stalled = kept.informer.is_ready
+    await kept.relist(12)
+    assert (stalled, kept.informer.is_ready, kept.informer.staleness) == (False, True, 0.0)
+
+
+@played
+async def test_it_notes_when_it_was_read(kept: Kept) -> None:
+    kept.clock.advance(5.0)
+    assert kept.informer.last_used == kept.clock() - 5.0
+    kept.informer.touch()
+    assert kept.informer.last_used == kept.clock()
+
+
+@pytest.mark.parametrize(
+    ("scope", "text"),
+    [
+        (Scope(Resource("", "v1", "pods")), "pods.v1"),
+        (Scope(Resource("", "v1", "pods"), "default"), "pods.v1/default"),
+        (Scope(Resource("apps", "v1", "deployments"), "a"), "deployments.v1.apps/a"),
+        (Scope(WIDGETS.info.resource), "widgets.v1.example.com"),
+    ],
+)
+def test_scopes_are_spelled_as_ids(scope: Scope, text: str) -> None:
+    assert str(scope) == text
+
+
+@played
+async def test_it_says_where_it_is(kept: Kept) -> None:
+    assert repr(kept.informer) == "<Informer pods.v1 unsynced>"
+    await kept.relist(10)
+    assert repr(kept.informer) == "<Informer pods.v1 at 10>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 from urllib.parse import quote
@@ -12,8 +13,8 @@ import pytest
 
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import caught_up
-from tests.harness.differential import CacheStatus, compare
-from tests.harness.http import Server
+from tests.harness.differential import compare
+from tests.harness.http import Answer, Server
 from tests.harness.objects import CustomResource, crd, create, define
 from tests.harness.proxy import Proxy
 from tests.harness.traffic import Kind, Traffic, configmaps, customs, pods, random_of_test
@@ -28,8 +29,11 @@ FIELDS = ["metadata.name=app-1-1", "metadata.name!=app-1-1", "metadata.namespace
 POD_FIELDS = [*FIELDS, "status.phase=Running", "status.phase!=Running", "spec.nodeName=node-0"]
 
 
+LIMITS = ["limit=1", "limit=3", "limit=8", "limit=500"]
+
+
 class Lists:
-    """Random lists of some kinds in some namespaces."""
+    """Random lists of some kinds in some namespaces, whole or in pages."""
 
     def __init__(self, kinds: dict[str, Kind], namespaces: list[str], random: Random) -> None:
         self._kinds = kinds
@@ -44,26 +48,34 @@ class Lists:
         collection = self._kinds[plural].collection(namespace)
         if self._random.random() < 0.4:
             collection = collection.replace(f"/namespaces/{namespace}", "")
-        return f"{collection}?{'&'.join(self._options(collection, namespace))}"
+        options = [*self._selectors(collection, namespace), *self._other_options()]
+        return f"{collection}?{'&'.join(options)}"
 
-    def _options(self, collection: str, namespace: str) -> list[str]:
-        options = []
+    def _selectors(self, collection: str, namespace: str) -> Iterator[str]:
         if self._random.random() < 0.5:
-            options.append(f"labelSelector={quote(self._random.choice(LABELS))}")
+            yield f"labelSelector={quote(self._random.choice(LABELS))}"
         if self._random.random() < 0.3:
             fields = self._random.choice(POD_FIELDS if collection.endswith("pods") else FIELDS)
-            options.append(f"fieldSelector={quote(fields.format(namespace=namespace))}")
-        options.append(self._random.choice(["", "limit=500", "resourceVersion=0", "pretty=1", ""]))
+            yield f"fieldSelector={quote(fields.format(namespace=namespace))}"
+
+    def _other_options(self) -> Iterator[str]:
+        if self._random.random() < 0.4:
+            yield self._random.choice(LIMITS)
         if self._random.random() < 0.2:
-            options = [option for option in options if "resourceVersion" not in option]
-            options.append(f"resourceVersion={max(self._seen.values(), default=1)}")
-        return [option for option in options if option]
+            yield "pretty=1"
+        match self._random.randrange(6):
+            case 0:
+                yield "resourceVersion=0"
+            case 1:
+                yield f"resourceVersion={max(self._seen.values(), default=1)}"
+                yield "resourceVersionMatch=" + self._random.choice(["NotOlderThan", "Exact"])
 
     def saw(self, target: str, version: int) -> None:
-        """Versions that one client sees of one scope never go backwards."""
+        """Versions that one client sees of one scope never go backwards, unless it asks for it."""
         collection = target.partition("?")[0]
-        assert version >= self._seen.get(collection, 0), f"{collection} went back to {version}"
-        self._seen[collection] = version
+        seen = self._seen.get(collection, 0)
+        assert version >= seen or "Exact" in target, f"{collection} went back to {version}"
+        self._seen[collection] = max(version, seen)
 
 
 @pytest.mark.parametrize("scope", ["resources", "namespaces"])
@@ -103,12 +115,29 @@ def _compare_for_a_while(apiserver: Server, proxy: Server, lists: Lists) -> Coun
     deadline = time.monotonic() + DEADLINE
     while sources.total() < COMPARISONS and time.monotonic() < deadline:
         target = lists.next()
+        exact = not ("resourceVersion=0" in target and "limit" in target)
+        if not exact:  # it has no limit
+            target = target.replace("limit=", "unlimited=")
         compared = compare(apiserver, proxy, "GET", target, exact=True)
-        status: CacheStatus = compared.cache_status
-        sources[status.source] += 1
-        if status.hit:
+        sources[compared.cache_status.source] += 1
+        if compared.cache_status.hit:
             lists.saw(target, int(compared.proxy.version))
+        sources.update(_compare_pages(apiserver, proxy, target, compared.proxy))
     return sources
+
+
+def _compare_pages(apiserver: Server, proxy: Server, target: str, page: Answer) -> Iterator[str]:
+    """The next two pages; their token says the version."""
+    path, _, query = target.partition("?")
+    kept = [option for option in query.split("&") if not option.startswith("resourceVersion")]
+    for _ in range(2):
+        token = page.json()["metadata"].get("continue")
+        if not token:
+            return
+        more = f"{path}?{'&'.join([*kept, f'continue={token}'])}"
+        compared = compare(apiserver, proxy, "GET", more)
+        page = compared.proxy
+        yield compared.cache_status.source
 
 
 def _compare_at_the_end(

@@ -13,6 +13,7 @@ from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config.config_exception import ConfigException
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+from yaml import YAMLError
 
 REFRESH = 60.0
 """Seconds after which a token is read again (client-go's token file cache: one minute)."""
@@ -92,7 +93,7 @@ async def load(kubeconfig: str | None, context: str | None) -> Credentials:
             namespace = current.get("context", {}).get("namespace", "")
             credentials = Credentials(configuration, loader, namespace)
         await credentials.authorization()
-    except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+    except (ConfigException, OSError, ValueError, KeyError, TypeError, YAMLError) as error:
         raise CredentialsError(str(error)) from error
     return credentials
 

@@ -1,0 +1,237 @@
+"""The door to the API server, against a server that sees the bytes."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from proxy.kube.errors import ApiError, Expired, ServiceUnavailable, Timeout
+from proxy.upstream.client import BATCH
+from proxy.upstream.documents import Documents
+from tests.unit.upstream.servers import OK, answering, client_of, serving
+
+Write = Callable[..., str]
+
+
+def test_what_is_sent(kubeconfig: Write) -> None:
+    async def run() -> None:
+        async with (
+            serving(answering(OK)) as server,
+            client_of(kubeconfig(server.url, token="t")) as client,
+        ):
+            target = "/api/v1/x%2Fy//z?labelSelector=a%20in%20(b)&x"
+            async with client.open("GET", target, [(b"x-own", b"1"), (b"x-own", b"2")]) as response:
+                assert await response.body() == b"{}"
+            assert server.first_lines == [f"GET {target} HTTP/1.1"]
+            assert server.heads[0].count("x-own") == 2
+            assert server.headers()["authorization"] == "Bearer t"
+            assert not {"user-agent", "accept", "accept-encoding"} & server.headers().keys()
+
+    asyncio.run(run())
+
+
+def test_a_clients_own_credentials_go_alone(kubeconfig: Write) -> None:
+    own = [(b"authorization", b"Bearer mine")]
+
+    async def run() -> str:
+        async with (
+            serving(answering(OK)) as server,
+            client_of(kubeconfig(server.url, token="t")) as client,
+            client.open("GET", "/", own),
+        ):
+            return server.headers()["authorization"]
+
+    assert asyncio.run(run()) == "Bearer mine"
+
+
+def test_answers_come_as_they_are(kubeconfig: Write) -> None:
+    compressed = b"\x1f\x8b not really gzip"
+    answer = (
+        b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nWarning: 299 - a\r\nWarning: 299 - b\r\n"
+        b"Content-Encoding: gzip\r\nSet-Cookie: a=b\r\nContent-Length: %d\r\n\r\n%s"
+    ) % (len(compressed), compressed)
+
+    async def run() -> None:
+        async with (
+            serving(answering(answer)) as server,
+            client_of(kubeconfig(server.url)) as client,
+        ):
+            async with client.open("GET", "/") as response:
+                assert response.status == 302
+                assert await response.body() == compressed
+                assert [v for n, v in response.headers if n == b"Warning"] == [
+                    b"299 - a",
+                    b"299 - b",
+                ]
+            async with client.open("GET", "/"):
+                assert "cookie" not in server.headers()
+            assert len(server.heads) == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_a_write_on_a_connection_that_breaks_is_sent_once(kubeconfig: Write, method: str) -> None:
+    """Also on a pooled connection, where aiohttp would try again."""
+
+    async def run() -> tuple[ApiError, int]:
+        answers = 0
+
+        async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal answers
+            answers += 1
+            if answers > 1:
+                writer.transport.abort()
+            else:
+                writer.write(OK)
+
+        async def body() -> AsyncIterator[bytes]:
+            yield b"{}"
+
+        async with serving(once) as server, client_of(kubeconfig(server.url)) as client:
+            await client.get("/")
+            with pytest.raises(Timeout) as raised:
+                async with client.open(method, "/", [(b"content-length", b"2")], body()):
+                    pass
+            return raised.value, len(server.heads)
+
+    error, requests = asyncio.run(run())
+    assert requests == 2
+    assert (error.code, error.retry_after) == (504, None)
+    assert "may or may not have taken effect" in error.message
+
+
+def test_nobody_listens(kubeconfig: Write) -> None:
+    async def run() -> ApiError:
+        async with serving(answering(OK)) as server:
+            url = server.url
+        async with client_of(kubeconfig(url)) as client:
+            with pytest.raises(ServiceUnavailable) as raised:
+                async with client.open("POST", "/", body=None):
+                    pass
+            return raised.value
+
+    error = asyncio.run(run())
+    assert (error.code, error.retry_after) == (503, 1)
+
+
+def test_a_silent_server_is_given_up(kubeconfig: Write) -> None:
+    async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(1)
+
+    async def run(method: str) -> int:
+        async with serving(silent) as server, client_of(kubeconfig(server.url)) as client:
+            with pytest.raises(ApiError) as raised:
+                async with client.open(method, "/", read_timeout=0.05):
+                    pass
+            return raised.value.code
+
+    assert asyncio.run(run("GET")) == 503
+    assert asyncio.run(run("DELETE")) == 504
+
+
+def test_a_body_that_breaks_off(kubeconfig: Write) -> None:
+    async def half(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+        await writer.drain()
+        writer.close()
+
+    async def run() -> None:
+        async with serving(half) as server, client_of(kubeconfig(server.url)) as client:
+            await client.get("/")
+
+    with pytest.raises(ServiceUnavailable):
+        asyncio.run(run())
+
+
+def _chunked(*parts: bytes, end: bool = True) -> bytes:
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + chunks + (b"0\r\n\r\n" if end else b"")
+
+
+def test_lines_of_any_length_and_in_small_batches(kubeconfig: Write) -> None:
+    long = b"x" * 3_000_000
+    many = b"".join(b"%d\n" % number for number in range(2 * BATCH))
+
+    async def run() -> list[list[bytes]]:
+        answer = _chunked(long[:5], long[5:] + b"\n", many)
+        async with (
+            serving(answering(answer)) as server,
+            client_of(kubeconfig(server.url)) as client,
+        ):
+            return [list(lines) async for lines in client.lines("/")]
+
+    batches = asyncio.run(run())
+    assert batches[0] == []
+    lines = [line for batch in batches for line in batch]
+    assert lines == [long, *(b"%d" % number for number in range(2 * BATCH))]
+    assert max(map(len, batches)) <= BATCH
+
+
+def test_a_watch_that_ends_in_the_middle_of_a_line(kubeconfig: Write) -> None:
+    async def run() -> None:
+        answer = _chunked(b'{"a":1}\n{"b"')
+        async with (
+            serving(answering(answer)) as server,
+            client_of(kubeconfig(server.url)) as client,
+        ):
+            async for _ in client.lines("/"):
+                pass
+
+    with pytest.raises(ServiceUnavailable, match="middle of a line"):
+        asyncio.run(run())
+
+
+def test_a_refused_watch(kubeconfig: Write) -> None:
+    body = json.dumps({"kind": "Status", "message": "too old", "code": 410}).encode()
+    answer = b"HTTP/1.1 410 Gone\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+    async def run() -> None:
+        async with (
+            serving(answering(answer)) as server,
+            client_of(kubeconfig(server.url)) as client,
+        ):
+            async for _ in client.lines("/"):
+                pass
+
+    with pytest.raises(Expired, match="too old"):
+        asyncio.run(run())
+
+
+def test_documents_are_revalidated(kubeconfig: Write) -> None:
+    async def run() -> None:
+        async def handle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if server.headers().get("if-none-match") == '"1"':
+                writer.write(b'HTTP/1.1 304 Not Modified\r\nETag: "1"\r\n\r\n')
+            else:
+                writer.write(b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 4\r\n\r\nbody')
+
+        async with serving(handle) as server, client_of(kubeconfig(server.url)) as client:
+            documents = Documents(client)
+            accept = [(b"accept", b"application/json")]
+            found = [await documents.get("/openapi/v2", accept) for _ in range(3)]
+            assert [each.body for each in found] == [b"body"] * 3
+            assert [each.revalidated for each in found] == [False, True, True]
+            assert not (await documents.get("/openapi/v2", [(b"accept", b"other")])).revalidated
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("path", "covered"),
+    [
+        ("/api", True),
+        ("/api/v1", True),
+        ("/apis/apps/v1", True),
+        ("/openapi/v3/api/v1", True),
+        ("/apis/apps/v1/deployments", False),
+        ("/api/v1/watch/pods", False),
+        ("/healthz", False),
+    ],
+)
+def test_which_paths_are_documents(path: str, *, covered: bool) -> None:
+    assert Documents.covers("GET", path, []) is covered
+    assert not Documents.covers("POST", path, [])
+    assert not Documents.covers("GET", path, [(b"if-none-match", b"x")])

@@ -1,0 +1,106 @@
+"""Who the proxy is: kubeconfigs, service accounts, and tokens that rotate."""
+
+import asyncio
+import datetime
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kubernetes_asyncio.config import incluster_config
+
+from proxy.upstream import credentials
+from proxy.upstream.credentials import CredentialsError, load
+
+Write = Callable[..., str]
+
+
+def test_a_token_of_a_kubeconfig(kubeconfig: Write) -> None:
+    async def run() -> None:
+        found = await load(kubeconfig("https://127.0.0.1:1", token="t"), None)
+        assert (found.server, found.namespace) == ("https://127.0.0.1:1", "own")
+        assert await found.authorization() == found.last_authorization == "Bearer t"
+
+    asyncio.run(run())
+
+
+def test_without_credentials_there_is_no_authorization(kubeconfig: Write) -> None:
+    async def run() -> str:
+        return await (await load(kubeconfig("http://127.0.0.1:1"), None)).authorization()
+
+    assert asyncio.run(run()) == ""
+
+
+def test_a_token_file_is_read_again(
+    kubeconfig: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "REFRESH", 0.0)
+    token = tmp_path / "token"
+    token.write_text("old")
+
+    async def run() -> list[str]:
+        found = await load(kubeconfig("http://127.0.0.1:1", tokenFile=str(token)), None)
+        before = await found.authorization()
+        token.write_text("new")
+        return [before, await found.authorization()]
+
+    assert asyncio.run(run()) == ["Bearer old", "Bearer new"]
+
+
+def test_a_refresh_that_fails_leaves_the_old_token(
+    kubeconfig: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "REFRESH", 0.0)
+    token = tmp_path / "token"
+    token.write_text("old")
+
+    async def run() -> str:
+        found = await load(kubeconfig("http://127.0.0.1:1", tokenFile=str(token)), None)
+        token.unlink()
+        return await found.authorization()
+
+    assert asyncio.run(run()) == "Bearer old"
+
+
+def test_a_service_account_whose_token_rotates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names and the period are kubernetes_asyncio's; the files are a pod's."""
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("old")
+    authority.write_bytes(_certificate())
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
+    monkeypatch.setattr(incluster_config, "TOKEN_REFRESH_PERIOD", datetime.timedelta())
+
+    async def run() -> list[str]:
+        found = await load(None, None)
+        assert found.server == "https://[::1]:443"
+        before = await found.authorization()
+        token.write_text("new")
+        return [before, await found.authorization()]
+
+    assert asyncio.run(run()) == ["Bearer old", "Bearer new"]
+
+
+def _certificate() -> bytes:
+    """Any certificate that Python trusts by itself."""
+    return ssl.DER_cert_to_PEM_cert(
+        ssl.create_default_context().get_ca_certs(binary_form=True)[0]
+    ).encode()
+
+
+@pytest.mark.parametrize("content", [None, "", "a: [", "kind: Config"])
+def test_kubeconfigs_that_cannot_be_used(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(CredentialsError):
+        asyncio.run(load(str(path), None))
+
+
+def test_a_context_that_is_not_there(kubeconfig: Write) -> None:
+    with pytest.raises(CredentialsError):
+        asyncio.run(load(kubeconfig("http://127.0.0.1:1"), "other"))

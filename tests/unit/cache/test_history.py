@@ -63,7 +63,7 @@ class HistoryMachine(RuleBasedStateMachine):
         self.history.extend([self.write(size, step) for size, step in writes])
         self.trim()
 
-    @rule(seconds=st.sampled_from([1.0, KEEP_SECONDS / 3, KEEP_SECONDS + 1]))
+    @rule(seconds=st.sampled_from([1.0, KEEP_SECONDS / 2, KEEP_SECONDS, KEEP_SECONDS + 1]))
     def wait(self, seconds: float) -> None:
         self.clock.advance(seconds)
 

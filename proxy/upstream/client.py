@@ -158,9 +158,10 @@ def _translated(method: str) -> Iterator[None]:
     """Turn the library's errors into API errors, by whether the request may have had an effect."""
     try:
         yield
-    except aiohttp.ClientConnectorError as error:
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise ServiceUnavailable(
-            f"the API server can't be reached: {error.strerror or error}", retry_after=1
+            f"the API server can't be reached: {reason}", retry_after=1
         ) from error
     except (TimeoutError, aiohttp.ClientError, ConnectionError) as error:
         raise _broken(method, error) from error

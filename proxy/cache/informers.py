@@ -174,8 +174,9 @@ class Informers:
         """
         scope = informer.scope
         if informer.named:
-            if isinstance(error.cause, Forbidden) and self._policy.own_namespace:
-                self.name(self._own(scope))
+            own = self._own(scope)
+            if isinstance(error.cause, Forbidden) and own.namespace and own not in self._informers:
+                self.name(own)
             return False
         self._refused = {
             each: since for each, since in self._refused.items() if self._is_refused(each)

@@ -90,6 +90,16 @@ class ServedSource:
         self.version = 10
         self.described = 0
         self.open = 0
+        self._cut = asyncio.Event()
+        self._muted = False
+
+    def cut(self) -> None:
+        """End the watch cleanly."""
+        self._cut.set()
+
+    def mute(self) -> None:
+        """Say nothing any more, whatever is asked."""
+        self._muted = True
 
     async def describe(self) -> Form:
         self.described += 1
@@ -101,7 +111,12 @@ class ServedSource:
         raise AssertionError("a server with WatchList is not paged")
 
     async def current_version(self) -> int:
+        await self._unless_muted()
         return self.version
+
+    async def _unless_muted(self) -> None:
+        if self._muted:
+            await asyncio.Future()
 
     async def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
         self.open += 1
@@ -109,8 +124,17 @@ class ServedSource:
             if version is None:
                 yield [self._wire.added("x", version=3)]
                 yield [self._wire.bookmark(self.version, initial_end=True)]
-            while True:
-                await asyncio.sleep(60.0)
+            while not await self._is_cut_within(60.0):
+                await self._unless_muted()
                 yield [self._wire.bookmark(self.version)]
         finally:
             self.open -= 1
+
+    async def _is_cut_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._cut.wait()
+        except TimeoutError:
+            return False
+        self._cut.clear()
+        return True

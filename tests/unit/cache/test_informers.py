@@ -1,0 +1,410 @@
+"""The registry of informers: what starts them, which one answers, what stops them.
+
+Time is virtual: whoever sleeps wakes as soon as all others wait too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from proxy.cache.demand import Read
+from proxy.cache.informer import STALLED, Ending, Informer, Scope
+from proxy.cache.informers import MAX_NAMESPACES, REFUSED_PAUSE, Informers, Policy
+from proxy.cache.reflector import Reason
+from proxy.kube.errors import Forbidden, InternalError, MethodNotAllowed, NotFound
+from proxy.kube.resources import Resource
+from tests.unit import virtual_time
+from tests.unit.builders import PODS as PODS_WIRE
+from tests.unit.builders import Clock
+from tests.unit.cache.sources import ServedSource
+
+PODS = Resource("", "v1", "pods")
+NODES = Resource("", "v1", "nodes")
+SECRETS = Resource("", "v1", "secrets")
+
+AT_ONCE = {Read.WATCH: 1, Read.LIST: 1, Read.GET: 1}
+
+
+class Registry:
+    """A registry, and an API server that serves or refuses each scope."""
+
+    def __init__(self, clock: Clock, policy: Policy) -> None:
+        self.clock = clock
+        self.informers = Informers(self._source, policy, clock=clock)
+        self.sources: dict[Scope, ServedSource] = {}
+        self.refused: dict[Scope, Exception] = {}
+        self.opened: list[str] = []
+
+    def _source(self, scope: Scope) -> ServedSource:
+        self.opened.append(str(scope))
+        source = ServedSource(PODS_WIRE, self.refused.get(scope))
+        self.sources[scope] = source
+        return source
+
+    def note(self, namespace: str = "", read: Read = Read.WATCH, resource: Resource = PODS) -> None:
+        self.informers.note(resource, namespace, read)
+
+    def found(self, namespace: str = "", resource: Resource = PODS) -> Informer:
+        informer = self.informers.find(resource, namespace)
+        assert informer is not None
+        return informer
+
+    @property
+    def scopes(self) -> list[str]:
+        return sorted(str(informer.scope) for informer in self.informers)
+
+    @property
+    def unready(self) -> list[str]:
+        return [str(informer.scope) for informer in self.informers.unready]
+
+
+Test = Callable[[Registry], Coroutine[Any, Any, None]]
+
+
+async def settle() -> None:
+    """Let everything that can happen now happen."""
+    await asyncio.sleep(0.001)
+
+
+def with_registry(policy: Policy | None = None) -> Callable[[Test], Callable[[], None]]:
+    """Run a test with a registry of its own; at its end every stream must be closed."""
+
+    def decorate(test: Test) -> Callable[[], None]:
+        async def whole(clock: Clock) -> None:
+            registry = Registry(clock, policy or Policy(AT_ONCE))
+            registry.informers.start()
+            await test(registry)
+            await registry.informers.stop()
+            assert registry.scopes == []
+            assert not any(source.open for source in registry.sources.values())
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        def run() -> None:
+            clock = Clock()
+            virtual_time.run(whole(clock), clock)
+
+        run.__name__ = test.__name__
+        return run
+
+    return decorate
+
+
+# --- starting ------------------------------------------------------------------------------------
+
+
+@with_registry()
+async def test_a_named_informer_starts_at_once_and_becomes_ready(registry: Registry) -> None:
+    registry.informers.name(Scope(PODS))
+    assert registry.unready == ["pods.v1"]
+    await settle()
+    assert registry.unready == []
+    informer = registry.found()
+    assert informer.named
+    assert informer.version == 10
+    assert informer.reflector.relists == {Reason.START: 1}
+
+
+@with_registry(Policy())
+async def test_reads_earn_an_informer_of_their_scope(registry: Registry) -> None:
+    for _ in range(9):
+        registry.note("a", Read.GET)
+    registry.note("b", Read.LIST)
+    assert registry.scopes == []
+    registry.note("a", Read.GET)
+    registry.note("b", Read.LIST)
+    registry.note("c", Read.WATCH)
+    assert registry.scopes == ["pods.v1/a", "pods.v1/b", "pods.v1/c"]
+    assert registry.unready == [], "what is earned delays no readiness"
+
+
+@with_registry()
+async def test_reads_of_what_is_there_start_nothing(registry: Registry) -> None:
+    registry.note("a")
+    registry.note("a")
+    await settle()
+    registry.note("a")
+    assert registry.opened == ["pods.v1/a"]
+
+
+@with_registry()
+async def test_secrets_are_never_earned(registry: Registry) -> None:
+    for read in Read:
+        registry.note("a", read, SECRETS)
+        registry.note("", read, SECRETS)
+    assert registry.scopes == []
+    registry.note("", Read.LIST, Resource("example.com", "v1", "secrets"))
+    assert registry.scopes == ["secrets.v1.example.com"]
+    registry.informers.name(Scope(SECRETS, "a"))
+    assert registry.scopes == ["secrets.v1.example.com", "secrets.v1/a"]
+
+
+@with_registry()
+async def test_one_namespace_too_many_earns_the_whole_resource(registry: Registry) -> None:
+    for number in range(MAX_NAMESPACES):
+        registry.note(f"n{number}")
+    registry.note("n0", resource=Resource("apps", "v1", "deployments"))
+    registry.note("one-more")
+    assert registry.opened[-1] == "pods.v1"
+    assert "pods.v1/one-more" not in registry.opened
+
+
+@with_registry()
+async def test_namespaces_are_earned_on_where_the_whole_is_refused(registry: Registry) -> None:
+    registry.refused[Scope(PODS)] = Forbidden("only namespaces")
+    for number in range(MAX_NAMESPACES):
+        registry.note(f"n{number}")
+    registry.note("one-more")
+    await settle()
+    assert "pods.v1" not in registry.scopes
+    registry.note("one-more")
+    assert "pods.v1/one-more" in registry.scopes
+
+
+# --- finding -------------------------------------------------------------------------------------
+
+
+@with_registry()
+async def test_only_what_covers_a_read_is_found(registry: Registry) -> None:
+    registry.note("a")
+    await settle()
+    assert registry.found("a").scope == Scope(PODS, "a")
+    assert registry.informers.find(PODS, "b") is None
+    assert registry.informers.find(PODS, "") is None
+    assert registry.informers.find(NODES, "") is None
+    registry.informers.name(Scope(PODS))
+    await settle()
+    assert registry.found("b").scope == registry.found("").scope == Scope(PODS)
+
+
+@pytest.mark.parametrize(
+    ("whole", "part", "expected"),
+    [(10, 9, ""), (10, 10, ""), (9, 10, "a"), (0, 10, "a"), (10, 0, ""), (0, 0, "a")],
+)
+def test_of_two_that_cover_it_the_one_that_is_further_on(
+    whole: int, part: int, expected: str
+) -> None:
+    @with_registry()
+    async def find(registry: Registry) -> None:
+        for namespace, version in (("", whole), ("a", part)):
+            scope = Scope(PODS, namespace)
+            registry.informers.name(scope)
+            source = registry.sources[scope]
+            source.version = version
+            if not version:
+                source.failure = InternalError("never synced")
+        await settle()
+        assert registry.found("a").scope.namespace == expected
+
+    find()
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [Forbidden("no"), NotFound("no"), MethodNotAllowed("no")])
+def test_an_earned_scope_that_is_refused_is_let_be_for_a_while(error: Exception) -> None:
+    @with_registry()
+    async def refuse(registry: Registry) -> None:
+        registry.refused[Scope(PODS)] = error
+        registry.note()
+        await settle()
+        assert registry.scopes == []
+        await asyncio.sleep(REFUSED_PAUSE - 1)
+        registry.note()
+        assert registry.opened == ["pods.v1"]
+        await asyncio.sleep(1)
+        del registry.refused[Scope(PODS)]
+        registry.note()
+        await settle()
+        assert registry.opened == ["pods.v1"] * 2
+        assert registry.found().is_ready
+
+    refuse()
+
+
+@with_registry()
+async def test_a_named_scope_that_is_refused_is_tried_until_it_works(registry: Registry) -> None:
+    registry.refused[Scope(PODS)] = NotFound("no CRD yet")
+    registry.informers.name(Scope(PODS))
+    await asyncio.sleep(REFUSED_PAUSE)
+    assert registry.unready == ["pods.v1"]
+    registry.sources[Scope(PODS)].failure = None
+    await asyncio.sleep(REFUSED_PAUSE)
+    assert registry.unready == []
+    assert registry.opened == ["pods.v1"], "without a namespace of its own nothing stands in"
+
+
+@with_registry(Policy(own_namespace="own"))
+async def test_the_own_namespace_stands_in_for_what_is_forbidden(registry: Registry) -> None:
+    registry.refused[Scope(PODS)] = Forbidden("not cluster-wide")
+    registry.informers.name(Scope(PODS))
+    await settle()
+    assert registry.scopes == ["pods.v1", "pods.v1/own"]
+    assert registry.unready == [], "the stand-in is ready"
+    assert registry.found("own").version == 10
+    assert registry.found("other").view is None, "its reads are forwarded"
+    registry.sources[Scope(PODS)].failure = None
+    await asyncio.sleep(REFUSED_PAUSE)
+    assert registry.found("other").is_ready
+
+
+@with_registry(Policy(own_namespace="own"))
+async def test_a_stand_in_is_not_listed_anew_each_time_the_whole_is_refused(
+    registry: Registry,
+) -> None:
+    registry.refused[Scope(PODS)] = Forbidden("not cluster-wide")
+    registry.informers.name(Scope(PODS))
+    await asyncio.sleep(5 * REFUSED_PAUSE)
+    assert registry.sources[Scope(PODS)].described > 5
+    assert registry.found("own").reflector.relists == {Reason.START: 1}
+
+
+@with_registry(Policy(own_namespace="own"))
+async def test_nothing_stands_in_for_what_is_not_there(registry: Registry) -> None:
+    registry.refused[Scope(PODS)] = NotFound("no such resource")
+    registry.informers.name(Scope(PODS))
+    await settle()
+    assert registry.scopes == registry.unready == ["pods.v1"]
+
+
+@with_registry(Policy(own_namespace="own"))
+async def test_nothing_stands_in_for_the_own_namespace(registry: Registry) -> None:
+    registry.refused[Scope(PODS, "own")] = Forbidden("not even here")
+    registry.informers.name(Scope(PODS, "own"))
+    await asyncio.sleep(2 * REFUSED_PAUSE)
+    assert registry.scopes == registry.unready == ["pods.v1/own"]
+    assert registry.opened == ["pods.v1/own"]
+
+
+@with_registry()
+async def test_permission_that_is_lost_ends_readers(registry: Registry) -> None:
+    registry.note()
+    await settle()
+    informer = registry.found()
+    view = informer.view
+    assert view is not None
+    registry.sources[Scope(PODS)].failure = Forbidden("no longer")
+    registry.informers.relist(informer)
+    await settle()
+    assert view.ended is Ending.STOPPED
+    assert registry.scopes == []
+
+
+@with_registry()
+async def test_a_fault_of_our_own_is_logged_and_tried_again(registry: Registry) -> None:
+    registry.refused[Scope(PODS)] = ZeroDivisionError("a bug")
+    logging.disable(logging.CRITICAL)
+    try:
+        registry.note()
+        await settle()
+    finally:
+        logging.disable(logging.NOTSET)
+    assert registry.scopes == ["pods.v1"]
+    registry.sources[Scope(PODS)].failure = None
+    await asyncio.sleep(REFUSED_PAUSE)
+    assert registry.found().is_ready
+
+
+# --- going on, and ending ------------------------------------------------------------------------
+
+
+@with_registry()
+async def test_a_relist_goes_on_with_the_view(registry: Registry) -> None:
+    registry.note()
+    await settle()
+    informer = registry.found()
+    view = informer.view
+    registry.sources[Scope(PODS)].version = 20
+    registry.informers.relist(informer)
+    await settle()
+    assert informer.view is view
+    assert informer.version == 20
+    assert informer.reflector.relists == {Reason.START: 1, Reason.ASKED: 1}
+    assert registry.sources[Scope(PODS)].open == 1
+
+
+@with_registry()
+async def test_naming_what_was_earned_lists_it_anew(registry: Registry) -> None:
+    registry.note()
+    await settle()
+    informer = registry.found()
+    registry.informers.name(Scope(PODS))
+    await settle()
+    assert registry.found() is informer
+    assert informer.named
+    assert informer.reflector.relists == {Reason.START: 1, Reason.ASKED: 1}
+
+
+@with_registry()
+async def test_a_server_that_was_set_back_ends_the_view(registry: Registry) -> None:
+    registry.note()
+    await settle()
+    view = registry.found().view
+    assert view is not None
+    registry.sources[Scope(PODS)].version = 5
+    registry.sources[Scope(PODS)].cut()
+    await asyncio.sleep(10)
+    assert view.ended is Ending.REWOUND
+    assert registry.found().version == 5
+
+
+@with_registry(Policy(AT_ONCE, idle_ttl=600.0))
+async def test_what_nobody_uses_is_stopped(registry: Registry) -> None:
+    registry.informers.name(Scope(NODES))
+    for namespace in ("idle", "read", "watched"):
+        registry.note(namespace)
+    await settle()
+    registry.found("watched").watchers = 1
+    view = registry.found("idle").view
+    assert view is not None
+    for _ in range(5):
+        await asyncio.sleep(300)
+        registry.found("read").touch()
+    assert registry.scopes == ["nodes.v1", "pods.v1/read", "pods.v1/watched"]
+    assert view.ended is Ending.STOPPED
+    registry.found("watched").watchers = 0
+    await asyncio.sleep(700)
+    assert registry.scopes == ["nodes.v1"]
+
+
+@pytest.mark.parametrize(("ttl", "slept", "there"), [(600.0, 590, True), (600.0, 670, False)])
+def test_idle_informers_live_as_long_as_they_should(ttl: float, slept: float, there: bool) -> None:
+    @with_registry(Policy(AT_ONCE, idle_ttl=ttl))
+    async def idle(registry: Registry) -> None:
+        registry.note()
+        await asyncio.sleep(slept)
+        assert bool(registry.scopes) is there
+
+    idle()
+
+
+@with_registry()
+async def test_a_stopped_informer_ends_its_readers_and_is_earned_again(registry: Registry) -> None:
+    registry.note()
+    await settle()
+    informer = registry.found()
+    view = informer.view
+    assert view is not None
+    registry.informers.stop_informer(informer)
+    assert view.ended is Ending.STOPPED
+    assert registry.informers.find(PODS, "") is None
+    await settle()
+    assert registry.sources[Scope(PODS)].open == 0
+    registry.note()
+    await settle()
+    assert registry.found() is not informer
+
+
+@with_registry()
+async def test_a_named_informer_that_stalls_is_not_ready(registry: Registry) -> None:
+    registry.informers.name(Scope(PODS))
+    await asyncio.sleep(10 * STALLED)
+    assert registry.unready == [], "a bookmark a minute is life enough"
+    registry.sources[Scope(PODS)].mute()
+    await asyncio.sleep(2 * STALLED)
+    assert registry.unready == ["pods.v1"]

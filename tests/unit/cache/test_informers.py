@@ -147,7 +147,9 @@ async def test_secrets_are_never_earned(registry: Registry) -> None:
 async def test_one_namespace_too_many_earns_the_whole_resource(registry: Registry) -> None:
     for number in range(MAX_NAMESPACES):
         registry.note(f"n{number}")
-    registry.note("n0", resource=Resource("apps", "v1", "deployments"))
+    assert registry.scopes == [f"pods.v1/n{number}" for number in range(MAX_NAMESPACES)]
+    registry.note("n0", resource=NODES)
+    assert registry.opened[-1] == "nodes.v1/n0", "resources are counted apart"
     registry.note("one-more")
     assert registry.opened[-1] == "pods.v1"
     assert "pods.v1/one-more" not in registry.opened
@@ -310,6 +312,23 @@ async def test_a_fault_of_our_own_is_logged_and_tried_again(registry: Registry) 
     assert registry.found().is_ready
 
 
+@with_registry()
+async def test_a_named_informer_that_loses_its_permission_forwards_reads(
+    registry: Registry,
+) -> None:
+    registry.informers.name(Scope(PODS))
+    await settle()
+    informer = registry.found()
+    view = informer.view
+    assert view is not None
+    registry.sources[Scope(PODS)].failure = Forbidden("no longer")
+    registry.informers.relist(informer)
+    await settle()
+    assert view.ended is Ending.STOPPED
+    assert registry.found().view is None
+    assert registry.unready == ["pods.v1"]
+
+
 # --- going on, and ending ------------------------------------------------------------------------
 
 
@@ -398,6 +417,17 @@ async def test_a_stopped_informer_ends_its_readers_and_is_earned_again(registry:
     registry.note()
     await settle()
     assert registry.found() is not informer
+
+
+@with_registry(Policy())
+async def test_what_was_stopped_must_be_earned_as_often_again(registry: Registry) -> None:
+    registry.note("a", Read.LIST)
+    registry.note("a", Read.LIST)
+    registry.informers.stop_informer(registry.found("a"))
+    registry.note("a", Read.LIST)
+    assert registry.scopes == []
+    registry.note("a", Read.LIST)
+    assert registry.scopes == ["pods.v1/a"]
 
 
 @with_registry()

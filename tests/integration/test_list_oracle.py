@@ -19,7 +19,7 @@ from tests.harness.objects import CustomResource, crd, create, define
 from tests.harness.proxy import Proxy
 from tests.harness.traffic import Kind, Traffic, configmaps, customs, pods, random_of_test
 
-COMPARISONS = 300
+COMPARISONS = 200
 DEADLINE = 18  # seconds; a slow machine compares less
 FEWEST = 60
 

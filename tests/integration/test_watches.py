@@ -29,6 +29,7 @@ from tests.harness.objects import (
 from tests.harness.proxy import Proxy
 
 CONFIGMAPS = "/api/v1/configmaps"
+BOOKMARK = b'{"type":"BOOKMARK"'
 WATCHERS = CustomResource("test.kubecache.dev", "watchers", "Watcher")
 
 SELECTORS = [
@@ -220,7 +221,7 @@ STARTS = [
 
 @pytest.mark.parametrize("bookmarks", ["", "&allowWatchBookmarks=true"])
 def test_watches_start_with_what_there_is(both: Both, bookmarks: str) -> None:
-    """Initial events in the order of lists; where asked for, a bookmark ends them."""
+    """Initial events in the order of lists, then what follows."""
     make_history(both.apiserver, both.collection, both)
     version = both.version()
     opening = f"{both.collection}?watch=1{bookmarks}"
@@ -228,9 +229,38 @@ def test_watches_start_with_what_there_is(both: Both, bookmarks: str) -> None:
         pairs = [both.watch(stack, f"{opening}{start.format(version=version)}") for start in STARTS]
         for start, pair in zip(STARTS, pairs, strict=True):
             end = write_end(both)
-            expected = lines_until(pair.apiserver, end) if sees_end(start) else []
-            actual = lines_until(pair.proxy, end) if sees_end(start) else []
+            if "none" not in start:
+                expected = events_of(lines_until(pair.apiserver, end))
+                assert events_of(lines_until(pair.proxy, end)) == expected, start
+
+
+def test_initial_events_end_with_a_bookmark(both: Both) -> None:
+    """Also those that nobody asked for by sendInitialEvents."""
+    make_history(both.apiserver, both.collection, both)
+    version = both.version()
+    opening = f"{both.collection}?watch=1&allowWatchBookmarks=true"
+    starts = [start for start in STARTS if "=false" not in start]
+    with ExitStack() as stack:
+        pairs = [both.watch(stack, f"{opening}{start.format(version=version)}") for start in starts]
+        for start, pair in zip(starts, pairs, strict=True):
+            expected, actual = (
+                lines_until_bookmark(pair.apiserver),
+                lines_until_bookmark(pair.proxy),
+            )
             assert settled(actual) == settled(expected), start
+            assert b"k8s.io/initial-events-end" in actual[-1]
+
+
+def events_of(lines: list[bytes]) -> list[bytes]:
+    """Without the bookmarks, which kube-apiserver sends when its timer says so."""
+    return [line for line in lines if not line.startswith(BOOKMARK)]
+
+
+def lines_until_bookmark(stream: Watch) -> list[bytes]:
+    lines = [stream.line()]
+    while not lines[-1].startswith(BOOKMARK):
+        lines.append(stream.line())
+    return lines
 
 
 def write_end(both: Both) -> str:
@@ -243,14 +273,10 @@ def write_end(both: Both) -> str:
     return version
 
 
-def sees_end(start: str) -> bool:
-    return "none" not in start
-
-
 def settled(lines: list[bytes]) -> list[bytes]:
     """The frames, but for the version of a bookmark: caches may be at different ones."""
     return [
-        re.sub(rb'"resourceVersion":"\d+"', b"", line) if b'"BOOKMARK"' in line else line
+        re.sub(rb'"resourceVersion":"\d+"', b"", line) if line.startswith(BOOKMARK) else line
         for line in lines
     ]
 

@@ -3,59 +3,75 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from bench import memory, pauses, reads, scale, watches
+from bench import gets, lists, pauses, pings, scale, sync, watches
 from bench.report import Figure, table, write_json
 from bench.world import World, build
 
-WITH_SERVER: dict[str, Callable[[World], Iterator[Figure]]] = {
-    "gets": reads.gets,
-    "live": reads.live_gets,
-    "delay": watches.delay,
-    "memory": memory.memory,
-    "lists": reads.lists,
-    "fanout": watches.fanout,
-}
-IN_PROCESS: dict[str, Callable[[], Iterator[Figure]]] = {
+IN_PROCESS: dict[str, Callable[[], Iterable[Figure]]] = {
     "scale": scale.scale,
     "pauses": pauses.pauses,
+}
+WITH_SERVER: dict[str, Callable[[World], Iterable[Figure]]] = {
+    "sync": sync.sync,
+    "gets": gets.gets,
+    "live": gets.live,
+    "delay": watches.delay,
+    "lists": lists.lists,
+    "fanout": watches.fanout,
+    "pings": pings.pings,
 }
 
 
 def main() -> int:
-    """Measure what was asked for; returns 1 when --check finds a bound missed."""
+    """Measure what was asked for; returns 1 when something failed, or --check finds a miss."""
     parser = argparse.ArgumentParser("python -m bench", description=__doc__)
     names = [*IN_PROCESS, *WITH_SERVER]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}; all")
     parser.add_argument("--pods", type=int, default=10_000)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--check", action="store_true", help="a missed bound is an error")
     options = parser.parse_args()
     wanted = options.names or names
     if unknown := set(wanted) - set(names):
         parser.error(f"no benchmark {', '.join(unknown)}")
-    figures = list(_measure(wanted, options.pods))
-    print(table(figures))
+    run = _Run()
+    run.measure(wanted, options.pods)
+    print(table(run.figures))
     if options.json:
-        write_json(figures, options.json)
-    return int(options.check and any(each.verdict == "MISSED" for each in figures))
+        write_json(run.figures, options.json)
+    missed = any(each.verdict == "MISSED" for each in run.figures)
+    return int(run.failed or (options.check and missed))
 
 
-def _measure(wanted: list[str], pods: int) -> Iterator[Figure]:
-    for name, measure in IN_PROCESS.items():
-        if name in wanted:
-            _progress(name)
-            yield from measure()
-    chosen = [name for name in WITH_SERVER if name in wanted]
-    if not chosen:
-        return
-    _progress(f"kube-apiserver with {pods} pods")
-    with build(pods) as world:
-        for name in chosen:
-            _progress(name)
-            yield from WITH_SERVER[name](world)
+class _Run:
+    """Collects figures; a benchmark that fails takes none of the others along."""
+
+    def __init__(self) -> None:
+        self.figures: list[Figure] = []
+        self.failed = False
+
+    def measure(self, wanted: list[str], pods: int) -> None:
+        for name, measure in IN_PROCESS.items():
+            if name in wanted:
+                self._add(name, measure())
+        chosen = [name for name in WITH_SERVER if name in wanted]
+        if chosen:
+            _progress(f"kube-apiserver with {pods} pods")
+            with build(pods) as world:
+                for name in chosen:
+                    self._add(name, WITH_SERVER[name](world))
+
+    def _add(self, name: str, figures: Iterable[Figure]) -> None:
+        _progress(name)
+        try:
+            self.figures += figures
+        except Exception:
+            self.failed = True
+            traceback.print_exc()
 
 
 def _progress(text: str) -> None:

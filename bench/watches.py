@@ -1,91 +1,90 @@
 """Watches: how much later an event comes through the proxy, and what a delivery costs."""
 
-import json
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from statistics import median
 
-from bench.fanout import Fanout
 from bench.report import Figure
-from bench.world import Side, World
-from tests.harness.http import watch
-from tests.harness.objects import patch
+from bench.rounds import ROUNDS
+from bench.watchers import Watchers
+from bench.world import Side, World, pod_path
+from tests.harness.http import Session
+
+DELAY = 5.0
+"""Milliseconds that the median event may come later than kube-apiserver delivers it."""
 
 EVENTS = 200
-PAUSE = 0.02
-"""Seconds between writes: fifty a second."""
+CROWDS = {0: 100, 1: 100, 50: 100, 500: 40}
+"""Watchers, and events that are told to them."""
+
+_PAUSE = 0.01
+_DELIVERY = 1e-4
+"""Seconds between writes at the least, and for each watcher: the crowd must keep up."""
+
+_MERGE_PATCH = (("Content-Type", "application/merge-patch+json"),)
 
 
 def delay(world: World) -> Iterator[Figure]:
-    """An event through the proxy against the same event from kube-apiserver: 5 ms at p50."""
-    seen = [_Seen(side, world) for side in world.sides]
-    _write(world, EVENTS)
-    theirs, ours = (each.finish() for each in seen)
-    delays = sorted(ours[version] - theirs[version] for version in theirs)
-    yield Figure("event: later than kube-apiserver's, p50", median(delays) * 1e3, "ms", 5.0)
-    yield Figure(
-        "event: later than kube-apiserver's, p99", delays[len(delays) * 99 // 100] * 1e3, "ms"
-    )
-
-
-class _Seen:
-    """Notes when the events of a namespace arrive at one side."""
-
-    def __init__(self, side: Side, world: World) -> None:
-        self._times: dict[str, float] = {}
-        target = (
-            f"/api/v1/namespaces/{world.namespace}/pods?resourceVersion=0&sendInitialEvents=false"
-        )
-        self._stream = watch(side.server, f"{target}&resourceVersionMatch=NotOlderThan&watch=1")
-        self._thread = threading.Thread(target=self._read, name=f"watch {side.name}", daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        while len(self._times) < EVENTS:
-            line = self._stream.line(30)
-            now = time.perf_counter()
-            version = json.loads(line)["object"]["metadata"]["resourceVersion"]
-            self._times[version] = now
-
-    def finish(self) -> dict[str, float]:
-        """Wait for all events; returns the time of each version."""
-        self._thread.join(60)
-        self._stream.close()
-        return self._times
+    """The same event at a direct watch and at one through the proxy, in one process."""
+    servers = [side.server for side in world.sides]
+    with Watchers(servers, _target(world), 1) as pair:
+        _write(world, EVENTS, _PAUSE)
+        theirs, ours = pair.wait(EVENTS)
+    delays = sorted((b - a) * 1e3 for a, b in zip(theirs, ours, strict=True))
+    yield Figure("event: later than kube-apiserver's, p50", median(delays), "ms", DELAY)
+    yield Figure("event: later than kube-apiserver's, p99", delays[len(delays) * 99 // 100], "ms")
 
 
 def fanout(world: World) -> Iterator[Figure]:
-    """CPU of one delivery to one of many watchers."""
-    for watchers in (1, 50, 500):
-        costs = {}
-        for side in world.sides:
-            with Fanout(side.server, _target(world), watchers) as crowd:
-                before = side.cpu()
-                _write(world, EVENTS)
-                crowd.wait(EVENTS)
-                idle = side.cpu() - before
-            costs[side.name] = idle / (EVENTS * watchers)
-        theirs, ours = costs.values()
-        note = f"kube-apiserver {theirs * 1e6:.0f} µs, its own write included"
-        yield Figure(f"event to {watchers} watchers: CPU each", ours * 1e6, "µs", None, note)
+    """CPU of an event with few watchers, its write included; and of one delivery to many.
+
+    A delivery is what an event costs more than without watchers.
+    """
+    rounds = [
+        {
+            (side, count): _cpu_of_event(world, side, count)
+            for count in CROWDS
+            for side in world.sides
+        }
+        for _ in range(ROUNDS)
+    ]
+    for count in CROWDS:
+        several = count > 1
+        theirs, ours = (
+            median(_cost(costs, side, count) if several else costs[side, count] for costs in rounds)
+            for side in world.sides
+        )
+        name = f"event to {count} watchers{', a delivery' * several}: CPU"
+        yield Figure(name, ours * 1e6, "µs", apiserver=theirs * 1e6)
+
+
+def _cost(costs: Mapping[tuple[Side, int], float], side: Side, count: int) -> float:
+    """CPU seconds of one delivery to one of *count* watchers."""
+    return (costs[side, count] - costs[side, 0]) / count
+
+
+def _cpu_of_event(world: World, side: Side, count: int) -> float:
+    events = CROWDS[count]
+    with Watchers([side.server], _target(world), count) as crowd:
+        before = side.cpu()
+        _write(world, events, max(_PAUSE, count * _DELIVERY))
+        crowd.wait(events)
+        return (side.cpu() - before) / events
 
 
 def _target(world: World) -> str:
-    return (
-        f"/api/v1/namespaces/{world.namespace}/pods?watch=1&resourceVersion=0"
-        "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
-    )
+    """A watch of one namespace, from now on."""
+    start = "resourceVersion=0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+    return f"/api/v1/namespaces/{world.namespace}/pods?watch=1&{start}"
 
 
-def _write(world: World, count: int) -> None:
-    key = next(each for each in world.pods if each.startswith(f"{world.namespace}/"))
-    namespace, _, name = key.partition("/")
-    target = f"/api/v1/namespaces/{namespace}/pods/{name}"
-    for number in range(count):
-        patch(
-            world.apiserver.server,
-            target,
-            {"metadata": {"annotations": {"n": f"{time.time()}-{number}"}}},
-        )
-        time.sleep(PAUSE)
+def _write(world: World, count: int, pause: float) -> None:
+    """Change one pod of that namespace so many times, in the same rhythm however long it takes."""
+    pod = pod_path(world.pods[0])
+    due = time.monotonic()
+    with Session(world.apiserver.server) as session:
+        for number in range(count):
+            body = {"metadata": {"annotations": {"bench": f"{due}-{number}"}}}
+            session.ask("PATCH", pod, headers=_MERGE_PATCH, body=body).ok()
+            due += pause
+            time.sleep(max(due - time.monotonic(), 0))

@@ -1,15 +1,15 @@
 """A real API server full of pods, and the proxy in front of it."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from bench.process import cpu_seconds, resident_bytes
+from bench.process import cpu_seconds
 from tests.harness.apiserver import ApiServer
 from tests.harness.http import Server
 from tests.harness.objects import create_pods
-from tests.harness.proxy import Proxy
+from tests.harness.proxy import Proxy, Settings
 
 NAMESPACES = 20
 
@@ -34,9 +34,8 @@ class World:
     apiserver: Side
     proxy: Side
     admin: Server
+    kubeconfig: Path
     pods: list[str]
-    empty_bytes: int
-    sync_seconds: float
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -55,17 +54,23 @@ def build(count: int) -> Iterator[World]:
     with ApiServer() as apiserver:
         namespaces = [apiserver.new_namespace(f"bench-{n}") for n in range(NAMESPACES)]
         pods = create_pods(apiserver.server, namespaces, count)
-        with Proxy(apiserver.kubeconfig()) as proxy:
-            empty = resident_bytes(proxy.process.pid)
-        started = time.perf_counter()
-        with Proxy(
-            apiserver.kubeconfig(), config={"cache": {"resources": [{"resource": "pods"}]}}
-        ) as proxy:
+        kubeconfig = apiserver.kubeconfig()
+        with Proxy(kubeconfig, config=caching("pods", "namespaces")) as proxy:
             yield World(
                 Side("kube-apiserver", apiserver.server, apiserver.process.pid),
                 Side("kubecache", proxy.read, proxy.process.pid),
                 proxy.admin,
+                kubeconfig,
                 pods,
-                empty,
-                time.perf_counter() - started,
             )
+
+
+def caching(*resources: str) -> Settings:
+    """Settings that cache these from the start."""
+    return {"cache": {"resources": [{"resource": each} for each in resources]}}
+
+
+def pod_path(key: str) -> str:
+    """The path of the pod ``namespace/name``."""
+    namespace, _, name = key.partition("/")
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"

@@ -5,6 +5,7 @@ can be continued at the other.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from string import ascii_letters, digits
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +13,8 @@ import msgspec
 from proxy.kube import gojson
 
 _FORMAT = "meta.k8s.io/v1"
+
+_ALPHABET = frozenset(ascii_letters + digits + "-_")  # b64decode skips all else, Go refuses it
 
 LATEST = -1
 """The version of a token that continues at whatever is current (an inconsistent continue)."""
@@ -47,6 +50,6 @@ def decode_token(text: str) -> Token:
     steps = start.split("/")
     if wire.v != _FORMAT or wire.rv == 0 or wire.rv < LATEST or not start:
         raise ValueError("a continue token of another kind")
-    if "" in steps[:-1] or not {".", ".."}.isdisjoint(steps) or "=" in text:
+    if "" in steps[:-1] or not {".", ".."}.isdisjoint(steps) or not _ALPHABET.issuperset(text):
         raise ValueError("continue key is not valid")
     return Token(wire.rv, start)

@@ -1,0 +1,256 @@
+"""The API server is down, stuck, or has lost its memory: what the proxy's clients see."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from tests.harness.apiserver import ApiServer
+from tests.harness.caching import cached, caught_up, eventually
+from tests.harness.differential import assert_source, compare
+from tests.harness.faults import FaultProxy
+from tests.harness.http import Answer, Server, Session, ask, get, watch
+from tests.harness.objects import configmap, create, create_pods, patch
+from tests.harness.proxy import Proxy, metrics
+
+CONFIGMAPS = "/api/v1/configmaps"
+DEFAULT = "/api/v1/namespaces/default/configmaps"
+SECRETS = "/api/v1/secrets"
+NAMED = {"cache": {"resources": [{"resource": "configmaps"}]}}
+MERGE_PATCH = ("Content-Type", "application/merge-patch+json")
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[ApiServer]:
+    """A kube-apiserver that may be hurt, with a ConfigMap `a` and some pods."""
+    with ApiServer() as server:
+        create(server.server, DEFAULT, configmap("a"))
+        create_pods(server.server, ["default"], 30)
+        yield server
+
+
+@pytest.fixture
+def faults(own: ApiServer) -> Iterator[FaultProxy]:
+    with FaultProxy(own.port) as line:
+        yield line
+
+
+@pytest.fixture
+def proxy(own: ApiServer, faults: FaultProxy) -> Iterator[Proxy]:
+    """A proxy with all ConfigMaps in its cache, behind a line that may fail."""
+    with Proxy(own.kubeconfig(port=faults.port), config=NAMED) as running:
+        yield running
+
+
+@contextmanager
+def stopped(own: ApiServer) -> Iterator[None]:
+    own.stop_apiserver()
+    try:
+        yield
+    finally:
+        own.start_apiserver()
+
+
+@contextmanager
+def frozen(own: ApiServer) -> Iterator[None]:
+    own.freeze()
+    try:
+        yield
+    finally:
+        own.thaw()
+
+
+def assert_cache_goes_on(server: Server) -> None:
+    """All reads of ConfigMaps are answered, at once."""
+    for target in (CONFIGMAPS, f"{DEFAULT}/a", f"{DEFAULT}/none", f"{DEFAULT}?resourceVersion=0"):
+        answer = ask(server, "GET", target, timeout=2)
+        assert_source(answer, "hit")
+    with watch(server, f"{DEFAULT}?watch=1") as stream:
+        assert stream.event(2)["object"]["metadata"]["name"] == "a"
+
+
+def assert_age_grows(server: Server) -> None:
+    def age() -> int:
+        return int(get(server, f"{DEFAULT}/a").header("Age") or "-1")
+
+    before = age()
+    eventually(lambda: age() > before + 1, "a growing age")
+
+
+def assert_caught_up(own: ApiServer, proxy: Proxy) -> None:
+    written = patch(own.server, f"{DEFAULT}/a", {"data": {"at": str(time.monotonic_ns())}})
+    version = written["metadata"]["resourceVersion"]
+    caught_up(proxy.read, CONFIGMAPS, version)
+    compare(own.server, proxy.read, "GET", CONFIGMAPS, exact=True, source="hit")
+
+
+def relists(proxy: Proxy) -> float:
+    return metrics(proxy).total("kubecache_informer_relists_total")
+
+
+def restarts(proxy: Proxy) -> float:
+    return metrics(proxy).total("kubecache_informer_restarts_total")
+
+
+def test_a_stopped_apiserver(own: ApiServer, proxy: Proxy) -> None:
+    with watch(proxy.read, f"{CONFIGMAPS}?watch=1&fieldSelector=metadata.name%3Da") as stream:
+        assert stream.event()["type"] == "ADDED"
+        with stopped(own):
+            assert_cache_goes_on(proxy.read)
+            assert_age_grows(proxy.read)
+            _assert_nothing_else_is_served(proxy.read)
+        assert_caught_up(own, proxy)
+        assert stream.event()["type"] == "MODIFIED"
+
+
+def _assert_nothing_else_is_served(server: Server) -> None:
+    for method, target in (
+        ("POST", DEFAULT),
+        ("PUT", f"{DEFAULT}/a"),
+        ("PATCH", f"{DEFAULT}/a"),
+        ("DELETE", f"{DEFAULT}/a"),
+        ("GET", SECRETS),
+        ("GET", f"{SECRETS}?watch=1"),
+        ("GET", f"/live{CONFIGMAPS}"),
+        ("GET", f"{DEFAULT}/a/unknown"),
+        ("GET", "/api/v1/nodes"),
+    ):
+        body = configmap("a") if method in {"POST", "PUT", "PATCH"} else None
+        headers = (MERGE_PATCH,) if method == "PATCH" else ()
+        answer = ask(server, method, target, headers=headers, body=body, timeout=2)
+        _assert_unavailable(answer, 503)
+
+
+def _assert_unavailable(answer: Answer, code: int) -> None:
+    assert answer.status == code, answer
+    status = answer.json()
+    assert (status["kind"], status["status"], status["code"]) == ("Status", "Failure", code)
+    assert answer.header("Content-Type") == "application/json"
+    assert answer.header("Cache-Status")
+    assert answer.header("Age") is None
+    if code == 503:
+        assert answer.header("Retry-After") == str(status["details"]["retryAfterSeconds"])
+
+
+def test_connects_that_are_reset_harm_nobody_else(own: ApiServer, proxy: Proxy) -> None:
+    """The line takes them and then breaks, as a load balancer's without a server behind it does."""
+    with (
+        stopped(own),
+        watch(proxy.read, f"{CONFIGMAPS}?watch=1&fieldSelector=metadata.name%3Da") as stream,
+        Session(proxy.read) as session,
+    ):
+        assert stream.event()["type"] == "ADDED"
+        for _ in range(400):
+            _assert_unavailable(ask(proxy.read, "GET", SECRETS), 503)
+            assert session.ask("GET", f"{DEFAULT}/a").status == 200
+        stream.quiet(0.1)
+
+
+def test_a_line_that_is_cut_needs_no_relist(
+    own: ApiServer, faults: FaultProxy, proxy: Proxy
+) -> None:
+    before = restarts(proxy)
+    faults.refuse()
+    faults.cut()
+    assert_cache_goes_on(proxy.read)
+    assert_age_grows(proxy.read)
+    faults.resume()
+    assert_caught_up(own, proxy)
+    assert restarts(proxy) == before + 1
+    assert relists(proxy) == 1  # the first
+
+
+def test_a_frozen_apiserver_holds_up_nobody_else(own: ApiServer, proxy: Proxy) -> None:
+    with ThreadPoolExecutor() as pool:
+        with frozen(own):
+            waiting = [pool.submit(get, proxy.read, SECRETS) for _ in range(3)]
+            waiting.append(pool.submit(ask, proxy.read, "POST", DEFAULT, body=configmap("late")))
+            for _ in range(20):
+                assert_cache_goes_on(proxy.read)
+            assert_age_grows(proxy.read)
+            assert not any(each.done() for each in waiting)
+        assert [each.result(30).status for each in waiting] == [200, 200, 200, 201]
+    assert_caught_up(own, proxy)
+    assert relists(proxy) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_silence_is_noticed(own: ApiServer, proxy: Proxy) -> None:
+    """A connect is given up after 10 s, a read after 65 s; after 90 s an informer has stalled."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda _: get(proxy.read, "/live/api/v1/pods").ok(), range(4)))  # connect
+        with frozen(own):
+            started = time.monotonic()
+            requests = [("GET", SECRETS), ("DELETE", f"{DEFAULT}/none")] * 4
+            waiting = [pool.submit(_timed, proxy.read, *each) for each in requests]
+            assert_cache_goes_on(proxy.read)
+            results = [each.result(100) for each in waiting]
+            assert {seconds > 20 for _, seconds, _ in results} == {True, False}
+            for method, seconds, answer in results:
+                _assert_unavailable(answer, 504 if method == "DELETE" and seconds > 20 else 503)
+                assert 5 < seconds < 20 or 60 < seconds < 80
+            assert_cache_goes_on(proxy.read)
+            assert get(proxy.admin, "/readyz").status == 200
+            proxy.wait("readyz", status=500, timeout=60)
+            assert time.monotonic() - started > 80
+    proxy.wait("readyz", timeout=60)
+    assert_caught_up(own, proxy)
+    assert relists(proxy) == 1
+
+
+def _timed(server: Server, method: str, target: str) -> tuple[str, float, Answer]:
+    started = time.monotonic()
+    answer = ask(server, method, target, timeout=100)
+    return method, time.monotonic() - started, answer
+
+
+def test_a_crash_breaks_off_what_is_streamed(own: ApiServer, proxy: Proxy) -> None:
+    """So that a client does not take it for the end."""
+    with watch(
+        proxy.read,
+        f"/live{CONFIGMAPS}?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan",
+    ) as stream:
+        own.kill()
+        with pytest.raises((http.client.HTTPException, OSError)):
+            stream.line()
+    own.start_apiserver()
+    assert_caught_up(own, proxy)
+
+
+def test_an_answer_that_is_cut_breaks_off(own: ApiServer, faults: FaultProxy, proxy: Proxy) -> None:
+    faults.throttle(200_000)
+    with watch(proxy.read, "/live/api/v1/pods") as stream:
+        assert stream.status == 200
+        faults.cut()
+        with pytest.raises((http.client.HTTPException, OSError)):
+            list(iter(stream.line, b""))
+    faults.resume()
+    assert_caught_up(own, proxy)
+
+
+def test_an_apiserver_restored_from_a_backup(own: ApiServer) -> None:
+    """Versions that clients hold mean nothing any more: watches end, and reads are right again."""
+    own.backup()
+    with Proxy(own.kubeconfig()) as proxy:
+        cached(proxy.read, CONFIGMAPS)
+        for number in range(150):
+            last = create(own.server, DEFAULT, configmap(f"lost-{number}"))
+        version = int(last["metadata"]["resourceVersion"])
+        caught_up(proxy.read, CONFIGMAPS, version)
+        with watch(proxy.read, f"{DEFAULT}?watch=1&resourceVersion={version}") as stream:
+            own.restore()
+            assert own.revision() < version
+            event = stream.event(60)
+            assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+            assert event["object"]["reason"] == "Expired"
+            assert stream.line() == b""
+        eventually(lambda: get(proxy.read, f"{DEFAULT}/lost-0").status == 404, "the past is gone")
+        cached(proxy.read, CONFIGMAPS)
+        assert_caught_up(own, proxy)
+        assert metrics(proxy).total("kubecache_informer_relists_total", reason="rewound") == 1

@@ -167,6 +167,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
         MethodNotAllowed,
         Conflict,
         Expired,
+        UnsupportedMediaType,
         Invalid,
         TooManyRequests,
         ServiceUnavailable,

@@ -1,0 +1,249 @@
+"""Metrics as Prometheus reads them: the names and labels are public, the values are the rooms'."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.cache import reflector
+from proxy.cache.informer import Informer, Scope
+from proxy.cache.informers import Informers, Policy
+from proxy.kube.requests import Verb, parse_request
+from proxy.reads.catchup import Lines
+from proxy.reads.plan import Reason
+from proxy.reads.reader import Answer, Reader
+from proxy.server.metrics import render
+from proxy.server.pulse import INTERVAL, Pulse
+from proxy.server.stats import BUCKETS, Labels, Stats
+from tests.unit.builders import NODES, PODS, Clock, Wire
+from tests.unit.cache.sources import ServedSource
+
+LABELS = Labels(Verb.GET, "", "pods", "cache")
+EVERYWHERE = {"group": "", "version": "v1", "resource": "pods", "namespace": ""}
+
+
+def no_lines(target: str) -> Lines:
+    raise AssertionError(target)
+
+
+class Measured:
+    """What is measured of a proxy, without its listeners."""
+
+    def __init__(self, wire: Wire = PODS) -> None:
+        self.clock = Clock()
+        self.stats = Stats()
+        self.pulse = Pulse()
+        self.informers = Informers(
+            lambda scope: ServedSource(wire if scope.resource == wire.info.resource else NODES),
+            Policy(),
+            clock=self.clock,
+        )
+        self.reader = Reader(self.informers, lambda: "", no_lines, clock=self.clock)
+
+    def name(self, scope: Scope) -> Informer:
+        self.informers.name(scope)
+        return next(each for each in self.informers if each.scope == scope)
+
+
+class Scraped:
+    """A parsed scrape."""
+
+    def __init__(self, body: bytes) -> None:
+        self.families = list(text_string_to_metric_families(body.decode()))
+        self._values = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in self.families
+            for sample in family.samples
+        }
+
+    def __getitem__(self, wanted: tuple[str, dict[str, str]]) -> float:
+        name, labels = wanted
+        return self._values[f"kubecache_{name}", frozenset(labels.items())]
+
+    def names(self) -> set[str]:
+        return {name for name, _ in self._values}
+
+
+Change = Callable[[Informer, Measured], None]
+
+
+def scrape(change: Change | None = None, wire: Wire = PODS) -> Scraped:
+    """Scrape a proxy with one synced informer of the whole of a resource."""
+
+    async def run() -> bytes:
+        measured = Measured(wire)
+        informer = measured.name(Scope(wire.info.resource))
+        while informer.version < 10:
+            await asyncio.wait({informer.signal.next()}, timeout=1)
+        if change is not None:
+            change(informer, measured)
+        body = render(measured)
+        await measured.informers.stop()
+        return body
+
+    return Scraped(asyncio.run(run()))
+
+
+# --- names and labels ------------------------------------------------------------------------
+
+
+class Family(NamedTuple):
+    type: str
+    labels: str
+
+
+SCOPE = "group version resource namespace"
+PUBLIC = {
+    "requests_total": Family("counter", "verb group resource source code"),
+    "request_duration_seconds": Family("histogram", "verb group resource source"),
+    "cache_forwards_total": Family("counter", "reason group resource"),
+    "event_loop_pause_seconds": Family("histogram", ""),
+    "list_scanned_objects_total": Family("counter", "group version resource"),
+    "list_returned_objects_total": Family("counter", "group version resource"),
+    "staleness_seconds": Family("gauge", SCOPE),
+    "informer_synced": Family("gauge", SCOPE),
+    "informer_resource_version": Family("gauge", SCOPE),
+    "informer_objects": Family("gauge", SCOPE),
+    "informer_bytes": Family("gauge", f"{SCOPE} kind"),
+    "informer_snapshots": Family("gauge", SCOPE),
+    "informer_relists_total": Family("counter", f"{SCOPE} reason"),
+    "informer_restarts_total": Family("counter", f"{SCOPE} reason"),
+    "informer_watch_events_total": Family("counter", f"{SCOPE} type"),
+    "watchers": Family("gauge", SCOPE),
+    "watch_events_sent_total": Family("counter", SCOPE),
+    "watchers_terminated_total": Family("counter", f"{SCOPE} reason"),
+}
+"""What dashboards and alerts hold on to: a change here breaks them."""
+
+
+def count_everything(informer: Informer, measured: Measured) -> None:
+    measured.stats.count(LABELS, 200, 0.1)
+    measured.stats.count_forward(Reason.LIVE, LABELS)
+    listed = measured.reader.read(parse_request("GET", b"/api/v1/pods", b"", []))
+    assert isinstance(listed, Answer)
+    informer.terminated["client"] += 1
+    informer.reflector.restarts[reflector.Reason.BROKEN] += 1
+
+
+def test_names_and_labels_are_the_public_ones() -> None:
+    found = {}
+    for family in scrape(count_everything).families:
+        name = family.name.removeprefix("kubecache_")
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        found[name + "_total" * (family.type == "counter")] = (family.type, labels)
+        assert family.documentation.endswith(".")
+    assert found == {name: (each.type, set(each.labels.split())) for name, each in PUBLIC.items()}
+
+
+def test_every_name_is_ours() -> None:
+    assert all(name.startswith("kubecache_") for name in scrape(count_everything).names())
+
+
+def test_without_informers_or_requests_a_scrape_is_still_whole() -> None:
+    scraped = Scraped(render(Measured()))
+    assert scraped.names() == {
+        f"kubecache_event_loop_pause_seconds_{part}" for part in ("bucket", "count", "sum")
+    }
+
+
+# --- values ----------------------------------------------------------------------------------
+
+
+def test_requests_and_forwards() -> None:
+    def change(_: Informer, measured: Measured) -> None:
+        for status in (200, 200, 404):
+            measured.stats.count(LABELS, status, 0.003)
+        measured.stats.count_forward(Reason.NOT_CACHED, LABELS)
+
+    found = scrape(change)
+    asked = {"verb": "get", "group": "", "resource": "pods", "source": "cache"}
+    assert found["requests_total", asked | {"code": "200"}] == 2
+    assert found["requests_total", asked | {"code": "404"}] == 1
+    assert found["request_duration_seconds_count", asked] == 3
+    assert found["request_duration_seconds_sum", asked] == pytest.approx(0.009)
+    for bound in BUCKETS:
+        within = found["request_duration_seconds_bucket", asked | {"le": str(bound)}]
+        assert within == (3 if bound >= 0.003 else 0)
+    assert found["request_duration_seconds_bucket", asked | {"le": "+Inf"}] == 3
+    reason = {"reason": "no-informer", "group": "", "resource": "pods"}
+    assert found["cache_forwards_total", reason] == 1
+
+
+def test_an_informer_that_is_synced() -> None:
+    def change(informer: Informer, measured: Measured) -> None:
+        measured.clock.advance(2.5)
+        informer.watchers = 3
+        informer.sent = 17
+        informer.terminated["slow"] = 2
+
+    found = scrape(change)
+    assert {
+        name: found[name, EVERYWHERE]
+        for name in ("informer_synced", "informer_resource_version", "informer_objects")
+    } == {"informer_synced": 1, "informer_resource_version": 10, "informer_objects": 1}
+    assert found["informer_bytes", EVERYWHERE | {"kind": "raw"}] > 50
+    assert found["staleness_seconds", EVERYWHERE] == 2.5
+    assert found["watchers", EVERYWHERE] == 3
+    assert found["watch_events_sent_total", EVERYWHERE] == 17
+    assert found["watchers_terminated_total", EVERYWHERE | {"reason": "slow"}] == 2
+    assert found["informer_relists_total", EVERYWHERE | {"reason": "start"}] == 1
+    types = ("ADDED", "MODIFIED", "DELETED", "RELISTED")
+    assert [found["informer_watch_events_total", EVERYWHERE | {"type": t}] for t in types] == [
+        0
+    ] * 4
+
+
+def test_an_informer_that_is_not_synced_has_its_series_too() -> None:
+    def change(_: Informer, measured: Measured) -> None:
+        measured.name(Scope(PODS.info.resource, "a"))  # its task has not run yet
+
+    found = scrape(change)
+    own = EVERYWHERE | {"namespace": "a"}
+    assert [
+        found[name, own]
+        for name in ("informer_synced", "informer_resource_version", "informer_objects", "watchers")
+    ] == [0, 0, 0, 0]
+    assert found["informer_synced", EVERYWHERE] == 1
+
+
+def test_lists_and_kept_snapshots() -> None:
+    def change(informer: Informer, measured: Measured) -> None:
+        for query in (b"", b"labelSelector=app%3Dx", b"labelSelector=!app"):
+            read = measured.reader.read(parse_request("GET", b"/api/v1/pods", query, []))
+            assert isinstance(read, Answer)
+        assert informer.view
+        informer.view.snapshots.keep(informer.view.store.snapshot())
+
+    found = scrape(change)
+    resource = {"group": "", "version": "v1", "resource": "pods"}
+    assert found["list_returned_objects_total", resource] == 2
+    assert 2 <= found["list_scanned_objects_total", resource] <= 3
+    assert found["informer_snapshots", EVERYWHERE] == 1
+
+
+def test_pauses_of_the_event_loop() -> None:
+    def change(_: Informer, measured: Measured) -> None:
+        measured.pulse.pauses.observe(0.02)
+
+    found = scrape(change)
+    assert found["event_loop_pause_seconds_sum", {}] == pytest.approx(0.02)
+    assert found["event_loop_pause_seconds_bucket", {"le": "0.01"}] == 0
+    assert found["event_loop_pause_seconds_bucket", {"le": "0.025"}] == 1
+
+
+def test_a_pulse_that_beats_measures_pauses() -> None:
+    async def run() -> Pulse:
+        pulse = Pulse()
+        beating = asyncio.create_task(pulse.beat())
+        await asyncio.sleep(2 * INTERVAL)
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+        return pulse
+
+    pulse = asyncio.run(run())
+    assert sum(pulse.pauses.counts) >= 1
+    assert 0 <= pulse.pauses.sum < 10

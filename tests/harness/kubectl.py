@@ -31,12 +31,13 @@ class Output(NamedTuple):
 
 
 class Kubectl:
-    """One binary with one kubeconfig; `folder` takes its discovery cache."""
+    """One binary with one kubeconfig and environment; `folder` takes its discovery cache."""
 
     def __init__(self, kubeconfig: Path, folder: Path, *, binary: Path | None = None) -> None:
-        self._base = [str(binary or built()), f"--kubeconfig={kubeconfig}"]
+        self.binary = binary or built()
+        self._base = [str(self.binary), f"--kubeconfig={kubeconfig}"]
         self._base += [f"--cache-dir={folder / 'kubectl-cache'}"]
-        self._env = {"HOME": str(folder), "PATH": os.environ["PATH"]}
+        self.env = {"HOME": str(folder), "PATH": os.environ["PATH"]}
 
     def __call__(self, *words: str, stdin: str | None = None, timeout: float = 30) -> Output:
         """Runs it to its end."""
@@ -46,7 +47,7 @@ class Kubectl:
             capture_output=True,
             check=False,
             encoding="utf-8",
-            env=self._env,
+            env=self.env,
             timeout=timeout,
         )
         return Output(done.returncode, done.stdout, done.stderr)
@@ -58,7 +59,7 @@ class Kubectl:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
-            env=self._env,
+            env=self.env,
         )
 
 

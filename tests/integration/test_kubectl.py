@@ -1,0 +1,360 @@
+"""kubectl at the proxy says what it says at kube-apiserver: output, errors and exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.harness.apiserver import ApiServer
+from tests.harness.http import Server
+from tests.harness.kubectl import Kubectl, Output, built, kubeconfig_for, older
+from tests.harness.objects import configmap, crd, create, define, node, patch, pod, pod_status
+from tests.harness.proxy import Proxy, metrics
+
+NAMESPACE = "kubectl"
+
+READS = """
+get pods
+get pods -o wide
+get pods -o name
+get pods -o json
+get pods -o yaml
+get pods -A
+get pods --show-labels
+get pods -l app=a
+get pods -l app!=a -o yaml
+get pods -l app in (a,b),tier -o json
+get pods --field-selector status.phase=Running -o name
+get pods --field-selector metadata.name!=p0 -o json
+get pods --sort-by .metadata.name
+get pods --chunk-size=1
+get pods --chunk-size=1 -o yaml
+get pods -o jsonpath={.items[*].metadata.name}
+get pods -o custom-columns=N:.metadata.name,P:.status.phase
+get pod p0
+get pod p0 -o json
+get pod p0 -o yaml --show-managed-fields
+get pod none
+get pods none p0
+get pod/p0 configmap/c0
+get pods,configmaps
+get configmaps c0 -o json
+get configmaps -l none=x
+get nodes
+get node kubectl-node -o yaml
+get deployments
+get deployment web -o json
+get deployment.apps/web
+get all
+get events
+get crd
+get gadgets
+get gadgets g -o yaml
+get gadgets --field-selector spec.color=red -o name
+get namespaces
+get ns kubectl -o json
+get unknowns
+get pods --field-selector spec.unknown=x
+get pods -l ,
+get --raw /api/v1/namespaces/kubectl/configmaps/c0
+get --raw /api/v1/namespaces/kubectl/pods?limit=1
+get --raw /healthz
+get --raw /none
+describe ns kubectl
+describe configmap c0
+describe pod p0
+describe node kubectl-node
+describe deployment web
+describe gadget g
+describe pod none
+logs p0
+logs none
+exec p0 -- ls
+port-forward none 80
+top pods
+auth can-i create pods
+auth can-i --list
+api-resources
+api-resources --api-group=apps -o name
+api-versions
+explain pods.spec.nodeName
+explain gadgets
+version
+cluster-info
+get pods --as=nobody
+auth whoami
+wait --for=jsonpath={.status.phase}=Running pod/p0 --timeout=5s
+wait --for=condition=None pod/p0 --timeout=1s
+rollout status deployment/web --timeout=1s
+rollout history deployment/web
+events
+""".strip().splitlines()
+
+MANIFEST = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: m}
+data: {k: one}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: d}}
+  template:
+    metadata: {labels: {app: d}}
+    spec: {containers: [{name: c, image: "example/image:1"}]}
+"""
+CHANGED = MANIFEST.replace("one", "two")
+
+Step = tuple[str, str | None]
+WRITES: list[Step] = [
+    ("create configmap x --from-literal=a=b", None),
+    ("create configmap x --from-literal=a=b", None),
+    ("get configmap x -o yaml", None),
+    ("apply -f -", MANIFEST),
+    ("apply -f -", MANIFEST),
+    ("diff -f -", CHANGED),
+    ("apply -f -", CHANGED),
+    ("apply --server-side --field-manager=a -f -", MANIFEST),
+    ("apply --server-side --field-manager=b -f -", CHANGED),
+    ("apply --server-side --field-manager=b --force-conflicts -f -", CHANGED),
+    ("get configmap m -o jsonpath={.data.k}", None),
+    ('patch configmap m -p {"data":{"k":"three"}}', None),
+    ('patch configmap m --type=merge -p {"data":{"l":"m"}}', None),
+    ('patch configmap m --type=json -p [{"op":"remove","path":"/data/l"}]', None),
+    ('patch configmap m --type=json -p [{"op":"remove","path":"/none"}]', None),
+    ("label configmap m a=b", None),
+    ("label configmap m a=c", None),
+    ("label configmap m a=c --overwrite", None),
+    ("annotate configmap m a=b", None),
+    ("scale deployment d --replicas=3", None),
+    ("get deployment d -o jsonpath={.spec.replicas}", None),
+    ("set image deployment/d c=example/image:2", None),
+    ("create -f -", MANIFEST),
+    ("create configmap dry --dry-run=server -o name", None),
+    ("replace -f -", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: c}\n"),
+    ("get configmap x -o jsonpath={.data}", None),
+    (
+        "replace -f -",
+        'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, resourceVersion: "1"}\n',
+    ),
+    ("edit configmap x", None),
+    ("get configmap x -o jsonpath={.data}", None),
+    ("delete configmap x", None),
+    ("delete configmap x", None),
+    ("delete configmap x --ignore-not-found", None),
+    ("delete deployment d --cascade=background", None),
+    ("delete -f -", MANIFEST),
+    ("get configmaps -o name", None),
+]
+
+FAST = {"get pods", "get pod p0 -o json", "get pods -A", "describe pod p0", "logs p0"}
+"""What the older kubectl is asked, besides every third command."""
+
+
+class Pair:
+    """The same kubectl at both."""
+
+    def __init__(self, apiserver: ApiServer, proxy: Server, folder: Path, binary: Path) -> None:
+        (folder / "direct").mkdir()
+        (folder / "cached").mkdir()
+        self.direct = Kubectl(apiserver.kubeconfig(), folder / "direct", binary=binary)
+        self.cached = Kubectl(kubeconfig_for(proxy, folder), folder / "cached", binary=binary)
+        self._addresses = (apiserver.server.url, proxy.url)
+
+    def plain(self, output: Output) -> Output:
+        """An output without what differs by nature: addresses, ages, the time."""
+        return Output(output.code, self._plain(output.stdout), self._plain(output.stderr))
+
+    def _plain(self, text: str) -> str:
+        for address in self._addresses:
+            text = text.replace(address, "SERVER").replace(address.partition("//")[2], "SERVER")
+        return normalised(text)
+
+
+def normalised(text: str) -> str:
+    """Blank out ages, what glog puts before a line, and the widths that both give to columns."""
+    text = re.sub(r"^[EWI]\d{4} [\d:.]+ +\d+ ", "LOG ", text, flags=re.M)
+    text = re.sub(r"\b(\d+[smhd]){1,2}\b", "AGE", text)
+    return re.sub(r" {2,}", "  ", text)
+
+
+@pytest.fixture(scope="module")
+def seen(apiserver: ApiServer) -> None:
+    """Objects to look at, which nobody changes."""
+    server = apiserver.server
+    apiserver.new_namespace(NAMESPACE)
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    for number in range(3):
+        create(server, pods, pod(f"p{number}", app="ab"[number % 2], tier="t"))
+        patch(server, f"{pods}/p{number}/status", {"status": pod_status()})
+        create(server, f"/api/v1/namespaces/{NAMESPACE}/configmaps", configmap(f"c{number}"))
+    create(server, "/api/v1/nodes", node("kubectl-node"))
+    gadgets = define(server, crd("Gadget"))
+    create(server, gadgets.path(NAMESPACE), gadgets.object("g"))
+    deployment = next(each for each in yaml.safe_load_all(MANIFEST) if each["kind"] == "Deployment")
+    deployment["metadata"]["name"] = "web"
+    create(server, f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", deployment)
+
+
+@pytest.fixture(scope="module")
+def proxy_of(apiserver: ApiServer) -> Iterator[Proxy]:
+    """A proxy that caches at once what is listed or got once."""
+    on_demand = {"watch": 1, "list": 1, "get": 1}
+    with Proxy(apiserver.kubeconfig(), config={"cache": {"on_demand": on_demand}}) as proxy:
+        yield proxy
+
+
+Binary = Callable[[], Path | None]
+BINARIES = [pytest.param(built, id="built"), pytest.param(older, id="older")]
+
+
+@pytest.fixture
+def pair(
+    request: pytest.FixtureRequest, apiserver: ApiServer, proxy_of: Proxy, tmp_path: Path
+) -> Pair:
+    binary = request.param()
+    if binary is None:
+        pytest.skip("no older kubectl on PATH")
+    return Pair(apiserver, proxy_of.read, tmp_path, binary)
+
+
+def _words(command: str) -> list[str]:
+    """Split a command; a selector in parentheses is one word."""
+    return [
+        word.replace("~", " ")
+        for word in re.sub(r"app in \(a,b\)", "app~in~(a,b)", command).split()
+    ]
+
+
+@pytest.mark.parametrize("pair", BINARIES, indirect=True)
+@pytest.mark.usefixtures("seen")
+def test_reads(pair: Pair, proxy_of: Proxy) -> None:
+    chosen = (
+        READS
+        if pair.direct.binary == built()
+        else [command for number, command in enumerate(READS) if number % 3 == 0 or command in FAST]
+    )
+    before = metrics(proxy_of)
+
+    def ask(command: str) -> tuple[str, Output, Output]:
+        words = _words(command)
+        namespaced = [*words, f"--namespace={NAMESPACE}"]
+        split = [*namespaced[:2], f"--namespace={NAMESPACE}", *words[2:]]
+        line = split if "--" in words else namespaced
+        return command, pair.plain(pair.cached(*line)), pair.plain(pair.direct(*line))
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(ask, chosen))
+    unlike = {command: (cached, direct) for command, cached, direct in answers if cached != direct}
+    assert not unlike
+    after = metrics(proxy_of)
+    name = "kubecache_requests_total"
+    assert after.total(name, source="cache") - before.total(name, source="cache") > len(chosen) / 10
+    assert after.total(name, source="error") == before.total(name, source="error")
+
+
+@pytest.mark.parametrize("pair", BINARIES, indirect=True)
+def test_writes(pair: Pair, apiserver: ApiServer, tmp_path: Path) -> None:
+    """A story in two namespaces, told alike."""
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/a: c/a: edited/' \"$1\"\n")
+    editor.chmod(0o755)
+    stories = []
+    for kubectl in (pair.cached, pair.direct):
+        namespace = apiserver.new_namespace()
+        kubectl.env["EDITOR"] = str(editor)
+        story = []
+        for command, stdin in WRITES:
+            output = kubectl(*command.split(), f"--namespace={namespace}", stdin=stdin)
+            story.append((command, pair.plain(_timeless(output, namespace))))
+        stories.append(story)
+    cached, direct = stories
+    assert cached == direct
+    codes = {command: output.code for command, output in cached}
+    assert codes["scale deployment d --replicas=3"] == 0
+    assert "a: edited" in str(cached) or '"a":"edited"' in str(cached)
+
+
+def _timeless(output: Output, namespace: str) -> Output:
+    def blank(text: str) -> str:
+        text = text.replace(namespace, "NAMESPACE")
+        text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}", "UID", text)
+        text = re.sub(r"\d{4}-\d\d-\d\d[T ][\d:.]+( [+-]\d{4})?Z?", "TIME", text)
+        text = re.sub(r'resourceVersion: "\d+"', "resourceVersion: N", text)
+        return re.sub(r"/tmp/\S+", "FILE", text)
+
+    return Output(output.code, blank(output.stdout), blank(output.stderr))
+
+
+@pytest.mark.parametrize("pair", BINARIES, indirect=True)
+@pytest.mark.parametrize("flags", [["-w"], ["--watch-only"], ["-w", "-o", "json"]])
+def test_watches(pair: Pair, apiserver: ApiServer, flags: list[str]) -> None:
+    seen = []
+    for kubectl in (pair.cached, pair.direct):
+        namespace = apiserver.new_namespace()
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        create(apiserver.server, path, configmap("early"))
+        running = kubectl.start("get", "configmaps", *flags, f"--namespace={namespace}")
+        try:
+            assert running.stdout
+            heard = _until(running.stdout, "early") if "--watch-only" not in flags else ""
+            with _writing(apiserver.server, path):
+                heard += _until(running.stdout, "last")
+        finally:
+            running.terminate()
+            running.communicate(timeout=10)
+        seen.append(sorted(set(re.findall(r"\b(early|last)\b", heard))))
+    assert seen[0] == seen[1]
+
+
+@contextmanager
+def _writing(server: Server, path: str) -> Iterator[None]:
+    """Write on and on, for a watch that is still on its way."""
+    heard = Event()
+
+    def write() -> None:
+        create(server, path, configmap("last"))
+        number = 0
+        while not heard.wait(0.1):
+            number += 1
+            patch(server, f"{path}/last", {"data": {"n": str(number)}})
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(write)
+        try:
+            yield
+        finally:
+            heard.set()
+        done.result(10)
+
+
+def _until(stream: Any, word: str) -> str:
+    heard = ""
+    while word not in heard:
+        line = stream.readline()
+        assert line, f"ended before {word!r}: {heard}"
+        heard += line
+    return heard
+
+
+def test_a_resource_that_appears_is_known_at_once(
+    apiserver: ApiServer, proxy_of: Proxy, tmp_path: Path
+) -> None:
+    """Discovery is confirmed at each request, so it is as new as the API server's own."""
+    kubectl = Kubectl(kubeconfig_for(proxy_of.read, tmp_path), tmp_path)
+    assert "gizmos" not in kubectl("api-resources").ok().stdout
+    define(apiserver.server, crd("Gizmo", group="new.kubecache.dev"))
+    assert "gizmos" in kubectl("api-resources").ok().stdout
+    assert json.loads(kubectl("get", "gizmos", "-o", "json").ok().stdout)["items"] == []

@@ -10,43 +10,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.cache import reflector
-from proxy.cache.informer import Informer, Scope
-from proxy.cache.informers import Informers, Policy
+from proxy.cache.informer import Informer
 from proxy.kube.requests import Verb, parse_request
-from proxy.reads.catchup import Lines
 from proxy.reads.plan import Reason
-from proxy.reads.reader import Answer, Reader
+from proxy.reads.reader import Answer
 from proxy.server.metrics import render
 from proxy.server.pulse import INTERVAL, Pulse
-from proxy.server.stats import BUCKETS, Labels, Stats
-from tests.unit.builders import NODES, PODS, Clock, Wire
-from tests.unit.cache.sources import ServedSource
+from proxy.server.stats import BUCKETS, Labels
+from tests.unit.server.served import Served
 
 LABELS = Labels(Verb.GET, "", "pods", "cache")
 EVERYWHERE = {"group": "", "version": "v1", "resource": "pods", "namespace": ""}
-
-
-def no_lines(target: str) -> Lines:
-    raise AssertionError(target)
-
-
-class Measured:
-    """What is measured of a proxy, without its listeners."""
-
-    def __init__(self, wire: Wire = PODS) -> None:
-        self.clock = Clock()
-        self.stats = Stats()
-        self.pulse = Pulse()
-        self.informers = Informers(
-            lambda scope: ServedSource(wire if scope.resource == wire.info.resource else NODES),
-            Policy(),
-            clock=self.clock,
-        )
-        self.reader = Reader(self.informers, lambda: "", no_lines, clock=self.clock)
-
-    def name(self, scope: Scope) -> Informer:
-        self.informers.name(scope)
-        return next(each for each in self.informers if each.scope == scope)
 
 
 class Scraped:
@@ -68,21 +42,19 @@ class Scraped:
         return {name for name, _ in self._values}
 
 
-Change = Callable[[Informer, Measured], None]
+Change = Callable[[Informer, Served], None]
 
 
-def scrape(change: Change | None = None, wire: Wire = PODS) -> Scraped:
-    """Scrape a proxy with one synced informer of the whole of a resource."""
+def scrape(change: Change | None = None) -> Scraped:
+    """Scrape a proxy with one synced informer of all pods."""
 
     async def run() -> bytes:
-        measured = Measured(wire)
-        informer = measured.name(Scope(wire.info.resource))
-        while informer.version < 10:
-            await asyncio.wait({informer.signal.next()}, timeout=1)
+        served = Served()
+        informer = await served.synced()
         if change is not None:
-            change(informer, measured)
-        body = render(measured)
-        await measured.informers.stop()
+            change(informer, served)
+        body = render(served)
+        await served.informers.stop()
         return body
 
     return Scraped(asyncio.run(run()))
@@ -120,10 +92,10 @@ PUBLIC = {
 """What dashboards and alerts hold on to: a change here breaks them."""
 
 
-def count_everything(informer: Informer, measured: Measured) -> None:
-    measured.stats.count(LABELS, 200, 0.1)
-    measured.stats.count_forward(Reason.LIVE, LABELS)
-    listed = measured.reader.read(parse_request("GET", b"/api/v1/pods", b"", []))
+def count_everything(informer: Informer, served: Served) -> None:
+    served.stats.count(LABELS, 200, 0.1)
+    served.stats.count_forward(Reason.LIVE, LABELS)
+    listed = served.reader.read(parse_request("GET", b"/api/v1/pods", b"", []))
     assert isinstance(listed, Answer)
     informer.terminated["client"] += 1
     informer.reflector.restarts[reflector.Reason.BROKEN] += 1
@@ -144,7 +116,7 @@ def test_every_name_is_ours() -> None:
 
 
 def test_without_informers_or_requests_a_scrape_is_still_whole() -> None:
-    scraped = Scraped(render(Measured()))
+    scraped = Scraped(render(Served()))
     assert scraped.names() == {
         f"kubecache_event_loop_pause_seconds_{part}" for part in ("bucket", "count", "sum")
     }
@@ -154,10 +126,10 @@ def test_without_informers_or_requests_a_scrape_is_still_whole() -> None:
 
 
 def test_requests_and_forwards() -> None:
-    def change(_: Informer, measured: Measured) -> None:
+    def change(_: Informer, served: Served) -> None:
         for status in (200, 200, 404):
-            measured.stats.count(LABELS, status, 0.003)
-        measured.stats.count_forward(Reason.NOT_CACHED, LABELS)
+            served.stats.count(LABELS, status, 0.003)
+        served.stats.count_forward(Reason.NOT_CACHED, LABELS)
 
     found = scrape(change)
     asked = {"verb": "get", "group": "", "resource": "pods", "source": "cache"}
@@ -174,8 +146,8 @@ def test_requests_and_forwards() -> None:
 
 
 def test_an_informer_that_is_synced() -> None:
-    def change(informer: Informer, measured: Measured) -> None:
-        measured.clock.advance(2.5)
+    def change(informer: Informer, served: Served) -> None:
+        served.clock.advance(2.5)
         informer.watchers = 3
         informer.sent = 17
         informer.terminated["slow"] = 2
@@ -198,8 +170,8 @@ def test_an_informer_that_is_synced() -> None:
 
 
 def test_an_informer_that_is_not_synced_has_its_series_too() -> None:
-    def change(_: Informer, measured: Measured) -> None:
-        measured.name(Scope(PODS.info.resource, "a"))  # its task has not run yet
+    def change(_: Informer, served: Served) -> None:
+        served.name("a")  # its task has not run yet
 
     found = scrape(change)
     own = EVERYWHERE | {"namespace": "a"}
@@ -211,9 +183,9 @@ def test_an_informer_that_is_not_synced_has_its_series_too() -> None:
 
 
 def test_lists_and_kept_snapshots() -> None:
-    def change(informer: Informer, measured: Measured) -> None:
+    def change(informer: Informer, served: Served) -> None:
         for query in (b"", b"labelSelector=app%3Dx", b"labelSelector=!app"):
-            read = measured.reader.read(parse_request("GET", b"/api/v1/pods", query, []))
+            read = served.reader.read(parse_request("GET", b"/api/v1/pods", query, []))
             assert isinstance(read, Answer)
         assert informer.view
         informer.view.snapshots.keep(informer.view.store.snapshot())
@@ -226,8 +198,8 @@ def test_lists_and_kept_snapshots() -> None:
 
 
 def test_pauses_of_the_event_loop() -> None:
-    def change(_: Informer, measured: Measured) -> None:
-        measured.pulse.pauses.observe(0.02)
+    def change(_: Informer, served: Served) -> None:
+        served.pulse.pauses.observe(0.02)
 
     found = scrape(change)
     assert found["event_loop_pause_seconds_sum", {}] == pytest.approx(0.02)

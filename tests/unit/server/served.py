@@ -1,0 +1,50 @@
+"""A proxy's insides without its listeners: real informers in front of sources that behave."""
+
+from __future__ import annotations
+
+import asyncio
+
+from proxy.cache.informer import Informer, Scope
+from proxy.cache.informers import Informers, Policy
+from proxy.reads.catchup import Lines
+from proxy.reads.reader import Reader
+from proxy.server.pulse import Pulse
+from proxy.server.stats import Stats
+from tests.unit.builders import PODS, Clock
+from tests.unit.cache.sources import ServedSource
+
+
+def no_lines(target: str) -> Lines:
+    raise AssertionError(target)
+
+
+class Served:
+    """What the admin listener shows and measures; informers hold one pod, at version 10."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.stats = Stats()
+        self.pulse = Pulse()
+        self.sources: dict[Scope, ServedSource] = {}
+        self.informers = Informers(self._source_of, Policy(), clock=self.clock)
+        self.reader = Reader(self.informers, lambda: "", no_lines, clock=self.clock)
+
+    def _source_of(self, scope: Scope) -> ServedSource:
+        return self.sources.setdefault(scope, ServedSource(PODS))
+
+    @property
+    def unready(self) -> list[str]:
+        return [str(each.scope) for each in self.informers.unready]
+
+    def name(self, namespace: str = "") -> Informer:
+        """Start an informer, whose first step is yet to come."""
+        scope = Scope(PODS.info.resource, namespace)
+        self.informers.name(scope)
+        return next(each for each in self.informers if each.scope == scope)
+
+    async def synced(self, namespace: str = "") -> Informer:
+        """Start an informer and wait until it's synced."""
+        informer = self.name(namespace)
+        while informer.version < 10:
+            await asyncio.wait({informer.signal.next()}, timeout=1)
+        return informer

@@ -1,0 +1,257 @@
+"""The admin listener: health, status and the two levers, asked as an ASGI server asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from proxy.cache.informer import STALLED
+from proxy.reads.listing import Tally
+from proxy.server.admin import admin_app
+from tests.unit.builders import PODS
+from tests.unit.server.served import Served
+
+
+class Response(NamedTuple):
+    status: int
+    content_type: str
+    body: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+async def ask(
+    served: Served, target: str, method: str = "GET", client: str = "127.0.0.1"
+) -> Response:
+    """Send one request to the admin app."""
+    path, _, query = target.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": query.encode(),
+        "headers": [(b"host", b"localhost")],
+        "client": (client, 1234) if client else None,
+        "server": ("127.0.0.1", 8002),
+    }
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await admin_app(served)(scope, receive, send)
+    headers = dict(sent[0]["headers"])
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    return Response(sent[0]["status"], headers.get(b"content-type", b"").decode(), body.decode())
+
+
+def play(story: Callable[[Served], Awaitable[None]]) -> None:
+    """Run a story against the insides of a proxy, and stop them."""
+
+    async def run() -> None:
+        served = Served()
+        try:
+            await story(served)
+        finally:
+            await served.informers.stop()
+
+    asyncio.run(run())
+
+
+# --- health ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez"])
+def test_a_process_that_serves_is_alive_though_not_ready(path: str) -> None:
+    async def story(served: Served) -> None:
+        served.name()
+        assert (await ask(served, path))[::2] == (200, "ok")
+        assert (await ask(served, "/readyz")).status == 500
+
+    play(story)
+
+
+def test_readiness_waits_for_every_named_informer() -> None:
+    async def story(served: Served) -> None:
+        assert (await ask(served, "/readyz"))[::2] == (200, "ok")
+        await served.synced("a")
+        served.name("b")
+        assert await ask(served, "/readyz") == Response(
+            500,
+            "text/plain; charset=utf-8",
+            "[+]informer pods.v1/a ok\n"
+            "[-]informer pods.v1/b failed: not synced or stalled\n"
+            "readyz check failed\n",
+        )
+        await served.synced("b")
+        assert (await ask(served, "/readyz"))[::2] == (200, "ok")
+
+    play(story)
+
+
+@pytest.mark.parametrize("query", ["?verbose", "?verbose=1", "?verbose="])
+def test_verbose_readiness_lists_what_is_ready(query: str) -> None:
+    async def story(served: Served) -> None:
+        await served.synced("b")
+        await served.synced("a")
+        found = await ask(served, "/readyz" + query)
+        assert found.status == 200
+        assert found.body == (
+            "[+]informer pods.v1/a ok\n[+]informer pods.v1/b ok\nreadyz check passed\n"
+        )
+
+    play(story)
+
+
+@pytest.mark.parametrize(("silence", "status"), [(STALLED - 1, 200), (STALLED, 500)])
+def test_readiness_ends_when_an_informer_stalls(silence: float, status: int) -> None:
+    async def story(served: Served) -> None:
+        await served.synced()
+        served.clock.advance(silence)
+        assert (await ask(served, "/readyz")).status == status
+
+    play(story)
+
+
+# --- status ----------------------------------------------------------------------------------
+
+
+def test_the_status_tells_of_each_informer() -> None:
+    async def story(served: Served) -> None:
+        informer = await served.synced("a")
+        informer.watchers = 2
+        served.clock.advance(1.23456)
+        served.name("b")
+        found = (await ask(served, "/status.json")).json
+        assert (found["ready"], found["scans"]) == (False, [])
+        synced, started = found["informers"]
+        assert synced.pop("raw_bytes") > 50
+        assert synced == {
+            "id": "pods.v1/a",
+            "named": True,
+            "synced": True,
+            "resource_version": "10",
+            "objects": 1,
+            "staleness": 1.235,
+            "watchers": 2,
+            "last_error": "",
+        }
+        assert (started["id"], started["synced"], started["objects"]) == ("pods.v1/b", False, 0)
+
+    play(story)
+
+
+def test_the_status_names_selectors_that_scan() -> None:
+    async def story(served: Served) -> None:
+        tally = served.reader.tallies[PODS.info.resource] = Tally()
+        for shape, lists in (("", 1), ("app in", 3)):
+            for _ in range(lists):
+                tally.count(shape, 5000, 1)
+        tally.count("app in", 5000, 5000)
+        assert (await ask(served, "/status.json")).json["scans"] == [
+            {"resource": "pods.v1", "selector": "app in", "lists": 3},
+            {"resource": "pods.v1", "selector": "(everything)", "lists": 1},
+        ]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "part"),
+    [
+        ("/", "text/html; charset=utf-8", "<td>pods.v1/a</td>"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8", "kubecache_informer_objects{"),
+        ("/docs", "text/html; charset=utf-8", "kubecache admin"),
+        ("/openapi.json", "application/json", "/informers/{informer_id}"),
+    ],
+)
+def test_pages(path: str, content_type: str, part: str) -> None:
+    async def story(served: Served) -> None:
+        await served.synced("a")
+        found = await ask(served, path)
+        assert (found.status, found.content_type) == (200, content_type)
+        assert part in found.body
+
+    play(story)
+
+
+# --- levers ----------------------------------------------------------------------------------
+
+
+def test_an_informer_is_stopped() -> None:
+    async def story(served: Served) -> None:
+        await served.synced("a")
+        await served.synced()
+        assert (await ask(served, "/informers/pods.v1/a", "DELETE"))[::2] == (204, "")
+        assert [str(each.scope) for each in served.informers] == ["pods.v1"]
+
+    play(story)
+
+
+def test_an_informer_lists_anew() -> None:
+    async def story(served: Served) -> None:
+        informer = await served.synced("a")
+        view = informer.view
+        [source] = served.sources.values()
+        source.version = 20
+        assert (await ask(served, "/informers/pods.v1/a/relist", "POST")).status == 202
+        while informer.version < 20:
+            await asyncio.wait({informer.signal.next()}, timeout=1)
+        assert informer.reflector.relists == {"start": 1, "asked": 1}
+        assert informer.view is view, "readers go on"
+
+    play(story)
+
+
+LEVERS = [("DELETE", "/informers/{}"), ("POST", "/informers/{}/relist")]
+
+
+@pytest.mark.parametrize(("method", "path"), LEVERS)
+@pytest.mark.parametrize("name", ["pods.v1/b", "pods", "a", "pods.v1%2Fa"])
+def test_levers_of_no_informer(method: str, path: str, name: str) -> None:
+    async def story(served: Served) -> None:
+        await served.synced("a")
+        found = await ask(served, path.format(name), method)
+        assert found.status == 404
+        assert "no informer" in found.body
+        assert len(list(served.informers)) == 1
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("client", "refused"),
+    [
+        ("127.0.0.1", False),
+        ("127.8.8.8", False),
+        ("::1", False),
+        ("", False),  # a Unix socket
+        ("10.0.0.7", True),
+        ("0.0.0.0", True),
+        ("fd00::1", True),
+    ],
+)
+@pytest.mark.parametrize(("method", "path"), LEVERS)
+def test_levers_are_local(client: str, method: str, path: str, *, refused: bool) -> None:
+    async def story(served: Served) -> None:
+        await served.synced("a")
+        found = await ask(served, path.format("pods.v1/a"), method, client)
+        assert (found.status == 403) is refused
+        assert len(list(served.informers)) == (1 if refused or method == "POST" else 0)
+        assert (await ask(served, "/status.json", client=client)).status == 200
+
+    play(story)

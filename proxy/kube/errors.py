@@ -139,6 +139,13 @@ class TooManyRequests(ApiError):
     reason = "TooManyRequests"
 
 
+class RequestTooLarge(ApiError):
+    """The request's head is larger than is read."""
+
+    code = 431
+    reason = "RequestEntityTooLarge"
+
+
 class InternalError(ApiError):
     """Something failed that should not have."""
 
@@ -170,6 +177,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
         UnsupportedMediaType,
         Invalid,
         TooManyRequests,
+        RequestTooLarge,
         ServiceUnavailable,
         Timeout,
     )

@@ -5,7 +5,7 @@ import logging
 import time
 
 from proxy.access.hosts import HostCheck
-from proxy.kube.errors import ApiError, Forbidden, InternalError, Timeout
+from proxy.kube.errors import ApiError, BadRequest, Forbidden, InternalError, Timeout
 from proxy.kube.options import parse_query
 from proxy.kube.requests import Request, parse_request, verb_of
 from proxy.reads.plan import Reason
@@ -75,6 +75,8 @@ class ReadApp:
         """Decide and answer."""
         if refusal := self._hosts.refuses(exchange.headers):
             raise Forbidden(refusal)
+        if not request.path.startswith("/"):
+            raise BadRequest("the request names no path")
         if exchange.wants_upgrade:
             await self._tunnel(request, exchange)
             return

@@ -1,12 +1,18 @@
 """uvicorn's HTTP/1.1 protocol, whose connection an app can take over for an upgrade."""
 
 import asyncio
+from http import HTTPStatus
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from proxy.kube.errors import ApiError, BadRequest, RequestTooLarge
+
 CONNECTION = "kubecache.connection"
 """ASGI extension: the ``Protocol`` of the connection, and whether an ``upgrade`` is asked."""
+
+MAX_HEAD = 1024 * 1024
+"""Bytes of a request's line and headers (Go's ``DefaultMaxHeaderBytes``)."""
 
 _BUFFER = 64 * 1024
 _DECLINED = (None, b"h2c")
@@ -19,9 +25,16 @@ class Protocol(HttpToolsProtocol):
     """
 
     _rest = b""
+    _head: int | None = None
+
+    def on_message_begin(self) -> None:
+        """Begin to count the bytes of a head."""
+        super().on_message_begin()
+        self._head = 0
 
     def on_headers_complete(self) -> None:
         """Complete the scope of a request and start it."""
+        self._head = None
         upgrade = self.parser.should_upgrade() and self._get_upgrade() not in _DECLINED
         self.scope["extensions"] = {CONNECTION: {"protocol": self, "upgrade": upgrade}}
         super().on_headers_complete()
@@ -38,7 +51,25 @@ class Protocol(HttpToolsProtocol):
             else:
                 self._parse_on()
         except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+            self.send_400_response("the HTTP request can't be parsed")
+        if self._head is not None:
+            self._head += len(data)
+            if self._head > MAX_HEAD:
+                self._refuse(RequestTooLarge(f"the head of a request may have {MAX_HEAD} bytes"))
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what can't be parsed, in the API server's form."""
+        self._refuse(BadRequest(msg))
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answer without an app, and close."""
+        body = error.status_body()
+        self.transport.write(
+            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+            b"connection: close\r\n\r\n%s"
+            % (error.code, HTTPStatus(error.code).phrase.encode(), len(body), body)
+        )
+        self.transport.close()
 
     def _parse_on(self) -> None:
         """Parse what follows a declined offer; the old parser would refuse it."""

@@ -226,6 +226,26 @@ def test_web_pages_are_refused(tmp_path: Path, header: str) -> None:
     play(tmp_path, answering(OK), talk)
 
 
+@pytest.mark.parametrize(
+    ("request_text", "code"),
+    [
+        ("OPTIONS * HTTP/1.1\nHost: localhost\n\n", 400),
+        ("nonsense\n\n", 400),
+        ("GET /api HTTP/1.1\nHost: localhost\nContent-Length: 1\nContent-Length: 2\n\n", 400),
+        (f"GET /api?{'a' * 70_000} HTTP/1.1\nHost: localhost\n\n", 400),
+        (f"GET /api HTTP/1.1\nX: {'a' * 1_100_000}", 431),
+    ],
+)
+def test_what_cannot_be_a_request(tmp_path: Path, request_text: str, code: int) -> None:
+    async def talk(server: Server, proxy: Proxy, connection: Connection) -> None:
+        connection.send(request_text)
+        status, _, body = await connection.answer()
+        assert (status, json.loads(body)["code"]) == (code, code)
+        assert server.connections == 0
+
+    play(tmp_path, answering(OK), talk)
+
+
 def test_nobody_upstream(tmp_path: Path) -> None:
     async def talk(connection: Connection) -> None:
         for request, code in (

@@ -1,0 +1,221 @@
+"""Tunnels: the head that opens one, and bytes both ways until both ends are done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import pytest
+
+from proxy.kube.errors import ServiceUnavailable
+from proxy.upstream.credentials import Credentials
+from proxy.upstream.tunnel import Headers, Streams, connect, request_head, splice
+from tests.unit.upstream.servers import answering, credentials, serving
+
+Write = Callable[..., str]
+
+
+def credentials_of(kubeconfig: str) -> Credentials:
+    return asyncio.run(credentials(kubeconfig))
+
+
+# --- the head --------------------------------------------------------------------------------
+
+CONNECTION = "connection: Upgrade, close"
+
+
+@pytest.mark.parametrize(
+    ("url", "headers", "authorization", "lines"),
+    [
+        (
+            "http://10.0.0.1:6443",
+            [(b"host", b"localhost"), (b"upgrade", b"SPDY/3.1"), (b"connection", b"Upgrade")],
+            "Bearer own",
+            [
+                "POST /api/v1/x?command=a%20b HTTP/1.1",
+                "upgrade: SPDY/3.1",
+                "host: 10.0.0.1:6443",
+                CONNECTION,
+                "authorization: Bearer own",
+            ],
+        ),
+        (
+            "https://kube.example",
+            [(b"authorization", b"Bearer mine"), (b"upgrade", b"websocket")],
+            "",
+            [
+                "POST /api/v1/x?command=a%20b HTTP/1.1",
+                "authorization: Bearer mine",
+                "upgrade: websocket",
+                "host: kube.example",
+                CONNECTION,
+            ],
+        ),
+        (
+            "http://10.0.0.1/prefix",
+            [(b"x", b"1"), (b"connection", b"keep-alive, Upgrade"), (b"x", b"\xff")],
+            "",
+            [
+                "POST /prefix/api/v1/x?command=a%20b HTTP/1.1",
+                "x: 1",
+                "x: \xff",
+                "host: 10.0.0.1",
+                CONNECTION,
+            ],
+        ),
+    ],
+    ids=["own", "clients", "prefix"],
+)
+def test_the_head(
+    kubeconfig: Write, url: str, headers: Headers, authorization: str, lines: list[str]
+) -> None:
+    found = credentials_of(kubeconfig(url))
+    head = request_head(found, "POST", "/api/v1/x?command=a%20b", headers, authorization)
+    assert head.decode("latin-1").split("\r\n") == [*lines, "", ""]
+
+
+# --- the connection --------------------------------------------------------------------------
+
+
+def test_nobody_listens(kubeconfig: Write) -> None:
+    async def run() -> None:
+        async with serving(answering(b"")) as server:
+            url = server.url
+        await connect(await credentials(kubeconfig(url)), own=True)
+
+    with pytest.raises(ServiceUnavailable, match="can't be reached") as raised:
+        asyncio.run(run())
+    assert raised.value.retry_after == 1
+
+
+def test_a_server_without_tls(kubeconfig: Write) -> None:
+    async def run() -> None:
+        async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+            writer.close()
+
+        listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        try:
+            await connect(await credentials(kubeconfig(f"https://127.0.0.1:{port}")), own=False)
+        finally:
+            listening.close()
+
+    with pytest.raises(ServiceUnavailable, match="can't be reached"):
+        asyncio.run(run())
+
+
+# --- bytes both ways -------------------------------------------------------------------------
+
+
+class Ends(NamedTuple):
+    """The two outer ends of a tunnel: the client's and the API server's."""
+
+    sides: tuple[Streams, Streams]
+    tunnel: asyncio.Task[None]
+
+
+@asynccontextmanager
+async def pair() -> AsyncIterator[tuple[Streams, Streams]]:
+    """Two ends of one connection over loopback."""
+    accepted: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.set_result((reader, writer))
+
+    listening = await asyncio.start_server(accept, "127.0.0.1", 0)
+    outer = await asyncio.open_connection(*listening.sockets[0].getsockname()[:2])
+    inner = await accepted
+    try:
+        yield outer, inner
+    finally:
+        for _, writer in (outer, inner):
+            writer.close()
+        listening.close()
+
+
+@asynccontextmanager
+async def tunnelled() -> AsyncIterator[Ends]:
+    async with (
+        asyncio.timeout(5),
+        pair() as (client, near),
+        pair() as (upstream, far),
+    ):
+        tunnel = asyncio.create_task(splice(near, far))
+        try:
+            yield Ends((client, upstream), tunnel)
+        finally:
+            tunnel.cancel()
+            await asyncio.gather(tunnel, return_exceptions=True)
+
+
+def test_bytes_go_both_ways() -> None:
+    async def run() -> None:
+        async with tunnelled() as ends:
+            for sender, receiver in (ends.sides, ends.sides[::-1]):
+                sender[1].write(b"\x00\xff\r\n")
+                assert await receiver[0].readexactly(4) == b"\x00\xff\r\n"
+
+    asyncio.run(run())
+
+
+def test_more_than_any_buffer_holds_arrives_whole() -> None:
+    size = 8_000_000
+
+    async def run() -> None:
+        async with tunnelled() as ends:
+            client, upstream = ends.sides
+            client[1].write(bytes(size))
+            client[1].write_eof()
+            received = 0
+            while part := await upstream[0].read(100_000):
+                received += len(part)
+            assert received == size
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["client", "upstream"])
+def test_one_direction_may_end_before_the_other(first: int) -> None:
+    async def run() -> None:
+        async with tunnelled() as ends:
+            ended, other = ends.sides[first], ends.sides[1 - first]
+            ended[1].write(b"bye")
+            ended[1].write_eof()
+            assert await other[0].read() == b"bye"
+            other[1].write(b"wait")
+            assert await ended[0].readexactly(4) == b"wait"
+            assert not ends.tunnel.done()
+            other[1].write_eof()
+            assert await ended[0].read() == b""
+            await ends.tunnel
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("broken", [0, 1], ids=["client", "upstream"])
+def test_a_side_that_breaks_ends_the_other(broken: int) -> None:
+    async def run() -> None:
+        async with tunnelled() as ends:
+            gone, other = ends.sides[broken], ends.sides[1 - broken]
+            gone[1].transport.abort()
+            other[1].write(b"x" * 100_000)
+            while await other[0].read(1000):
+                pass
+            other[1].close()
+            await ends.tunnel
+
+    asyncio.run(run())
+
+
+def test_a_tunnel_that_is_cancelled_closes_both_sides() -> None:
+    async def run() -> None:
+        async with tunnelled() as ends:
+            await asyncio.sleep(0)
+            ends.tunnel.cancel()
+            assert [await reader.read() for reader, _ in ends.sides] == [b"", b""]
+            assert ends.tunnel.cancelled()
+
+    asyncio.run(run())

@@ -165,6 +165,11 @@ class WitnessedInformer(Informer):
         await super().replace(form, store, version)
 
 
+def _raw(found: Object | None) -> bytes:
+    return found.raw if found else b""
+
+
+
 def followed(informer: WitnessedInformer) -> dict[str, Object]:
     """Follow the history from the first state on, holding each event to what came before it."""
     assert informer.view is not None
@@ -173,7 +178,7 @@ def followed(informer: WitnessedInformer) -> dict[str, Object]:
     for event in informer.view.history.read(0, 10**6) or ():
         key = event.object.key
         assert event.version > version
-        assert event.previous is state.get(key)
+        assert _raw(event.previous) == _raw(state.get(key))
         version = event.version
         if event.type is EventType.DELETED:
             del state[key]

@@ -1,0 +1,84 @@
+"""Accept headers: which ask for plain JSON first, and who gets it indented."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.kube.negotiation import prefers_json, wants_indent
+
+TABLE = "as=Table;v=v1;g=meta.k8s.io"
+KUBECTL = (
+    f"application/json;{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+)
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    ("accept", "json"),
+    [
+        # No wish is JSON.
+        ("", True),
+        ("  ", True),
+        ("*/*", True),
+        ("application/*", True),
+        ("application/json", True),
+        (" application/json ", True),
+        # Clients as they are.
+        ("application/json, */*", True),
+        (KUBECTL, False),
+        (f"{METADATA},application/json", False),
+        (f"{PROTOBUF},application/json", False),
+        (f"{PROTOBUF}, */*", False),
+        (BROWSER, False),
+        ("application/json;stream=watch", True),
+        ("application/json;charset=utf-8", True),
+        # Quality first, then order.
+        ("application/yaml;q=0.5, application/json", True),
+        ("application/json;q=0.5, application/yaml", False),
+        ("application/yaml, application/json", False),
+        ("application/json, application/yaml", True),
+        ("application/json;q=0.9, application/yaml;q=0.8, */*;q=0.7", True),
+        ("application/yaml;q=0.9, */*;q=0.95", True),
+        ("application/json ; q=0.5 , application/yaml ; q=0.4", True),
+        ("application/yaml;q=oops, application/json;q=0.1", True),
+        # What can't be met for certain.
+        ("application/json;q=0", False),
+        ("application/json;q=oops", False),
+        ("application/yaml", False),
+        ("application/cbor", False),
+        ("text/*", False),
+        ("text/plain", False),
+        ("application/json;pretty=1", False),
+        ("application/json;as=", False),
+        ("APPLICATION/JSON", False),
+        ("application", False),
+        ("json", False),
+        (",", False),
+        (", application/json", False),
+        (";q=1", False),
+    ],
+)
+def test_accept_headers(accept: str, *, json: bool) -> None:
+    assert prefers_json(accept) is json
+
+
+@pytest.mark.parametrize(
+    ("pretty", "agent", "indent"),
+    [
+        (None, "", False),
+        (None, "kubectl/v1.37.2", False),
+        (None, "curl/8.5.0", True),
+        (None, "Wget/1.21", True),
+        (None, "Mozilla/5.0 (X11; Linux x86_64)", True),
+        (None, "Mozilla/4.0", False),
+        (None, "libcurl/8", False),
+        (None, "CURL/8", False),
+        (True, "", True),
+        (True, "kubectl", True),
+        (False, "curl/8.5.0", False),
+    ],
+)
+def test_who_gets_it_indented(pretty: bool | None, agent: str, *, indent: bool) -> None:
+    assert wants_indent(pretty, agent) is indent

@@ -72,8 +72,9 @@ class View:
 class Informer:
     """Store, history and readiness of one scope, kept by one reflector.
 
-    ``watchers`` are served now, ``sent`` counts the events told to them, ``terminated`` their ends;
-    ``events`` counts what the watch brought, ``relisted`` the changes that only a relist showed.
+    ``forbidden``: the last attempt was refused with 403. ``watchers`` are served now, ``sent``
+    counts the events told to them, ``terminated`` their ends; ``events`` counts what the watch
+    brought, ``relisted`` the changes that only a relist showed.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Informer:
         self.named = named
         self.view: View | None = None
         self.signal = Signal()
+        self.forbidden = False
         self.watchers = 0
         self.sent = 0
         self.relisted = 0
@@ -130,6 +132,7 @@ class Informer:
                 await self._continue(self.view, form, store)
             except NoHistoryError:
                 self.rewind()
+        self.forbidden = False
         if self.view is None:
             self.view = View(form, store, self._clock)
         self._prove()

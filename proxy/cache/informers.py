@@ -72,11 +72,14 @@ class Informers:
 
     def _has_stand_in(self, informer: Informer) -> bool:
         """Tell whether the own namespace stands in for a resource that is forbidden as a whole."""
-        own = self._informers.get(self._own(informer.scope))
-        return own is not None and own is not informer and own.is_ready
+        own = self._stand_in(informer)
+        return own is not None and own in self._informers and self._informers[own].is_ready
 
-    def _own(self, scope: Scope) -> Scope:
-        return Scope(scope.resource, self._policy.own_namespace)
+    def _stand_in(self, informer: Informer) -> Scope | None:
+        """Name the scope that may stand in for *informer*, which may not list everything."""
+        if not informer.forbidden or informer.scope.namespace or not self._policy.own_namespace:
+            return None
+        return Scope(informer.scope.resource, self._policy.own_namespace)
 
     def start(self) -> None:
         """Start the sweep of idle informers."""
@@ -174,8 +177,9 @@ class Informers:
         """
         scope = informer.scope
         if informer.named:
-            own = self._own(scope)
-            if isinstance(error.cause, Forbidden) and own.namespace and own not in self._informers:
+            informer.forbidden = isinstance(error.cause, Forbidden)
+            own = self._stand_in(informer)
+            if own is not None and own not in self._informers:
                 self.name(own)
             return False
         self._refused = {

@@ -16,7 +16,10 @@ class Signal:
         self._future = None
 
     def next(self) -> asyncio.Future[None]:
-        """The next ring, shared by all that wait for it; look at the state after taking it."""
+        """The next ring, shared by all; look at the state after taking it.
+
+        Only for ``asyncio.wait``: cancelling it would cancel it for everybody.
+        """
         if self._future is None:
             self._future = asyncio.get_running_loop().create_future()
         return self._future

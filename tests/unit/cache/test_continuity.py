@@ -169,7 +169,6 @@ def _raw(found: Object | None) -> bytes:
     return found.raw if found else b""
 
 
-
 def followed(informer: WitnessedInformer) -> dict[str, Object]:
     """Follow the history from the first state on, holding each event to what came before it."""
     assert informer.view is not None

@@ -438,3 +438,23 @@ async def test_a_named_informer_that_stalls_is_not_ready(registry: Registry) -> 
     registry.sources[Scope(PODS)].mute()
     await asyncio.sleep(2 * STALLED)
     assert registry.unready == ["pods.v1"]
+
+
+@with_registry(Policy(AT_ONCE, own_namespace="own"))
+async def test_the_own_namespace_is_no_stand_in_for_another(registry: Registry) -> None:
+    """Fails: a named namespace that is forbidden counts as ready once the own one is."""
+    registry.refused[Scope(PODS, "other")] = Forbidden("not there")
+    registry.informers.name(Scope(PODS, "other"))
+    await settle()
+    assert registry.scopes == ["pods.v1/other"]
+    assert registry.unready == ["pods.v1/other"]
+
+
+@with_registry(Policy(AT_ONCE, own_namespace="own"))
+async def test_a_whole_that_is_not_forbidden_has_no_stand_in(registry: Registry) -> None:
+    """Fails: readyz is 200 while a named resource has not synced, if the own namespace was earned."""
+    registry.refused[Scope(PODS)] = InternalError("slow etcd")
+    registry.informers.name(Scope(PODS))
+    registry.note("own")
+    await settle()
+    assert registry.unready == ["pods.v1"]

@@ -13,7 +13,7 @@ from proxy.cache.informer import STALLED
 from proxy.reads.listing import Tally
 from proxy.server.admin import admin_app
 from tests.unit.builders import PODS
-from tests.unit.server.served import Served
+from tests.unit.served import Served
 
 
 class Response(NamedTuple):

@@ -17,7 +17,7 @@ from proxy.reads.reader import Answer
 from proxy.server.metrics import render
 from proxy.server.pulse import INTERVAL, Pulse
 from proxy.server.stats import BUCKETS, Labels
-from tests.unit.server.served import Served
+from tests.unit.served import Served
 
 LABELS = Labels(Verb.GET, "", "pods", "cache")
 EVERYWHERE = {"group": "", "version": "v1", "resource": "pods", "namespace": ""}

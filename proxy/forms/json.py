@@ -91,7 +91,10 @@ class JsonForm:
         )
         self.field_labels = {label: n for n, label in enumerate(fields)}
         self.indexed = tuple(n for n, field in enumerate(fields.values()) if field.indexed)
-        self._objects = ObjectDecoder(tuple(fields.values()))
+        try:
+            self._objects = ObjectDecoder(tuple(fields.values()))
+        except ValueError as error:
+            raise UnknownLayoutError(str(error)) from error
         self._type_meta = (
             b'{"kind":' + gojson.encode(info.kind) + b',"apiVersion":'
             + gojson.encode(resource.group_version) + b","

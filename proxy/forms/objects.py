@@ -124,16 +124,24 @@ def _attribute(key: str) -> str:
 
 
 def _header_type(fields: Sequence[SelectableField]) -> type[msgspec.Struct]:
-    """Define a struct with ``metadata`` and just the nested members that *fields* read."""
+    """Define a struct with ``metadata`` and just the nested members that *fields* read.
+
+    Raises ValueError where one field lies within another.
+    """
     tree: dict[str, Any] = {"metadata": {}}
     for path in (path for field in fields for path in field.paths):
-        node = tree
-        for step in path[:-1]:
-            node = node.setdefault(step, {})
-        node.setdefault(path[-1], None)
+        _plant(tree, path)
     metadata = _struct(tree.pop("metadata"), base=_Metadata)
     own = ("metadata", metadata, msgspec.field(default_factory=metadata))
     return _struct(tree, own)
+
+
+def _plant(node: Any, path: Path) -> None:
+    """Add a path to a tree whose leaves are None."""
+    for step in path[:-1]:
+        node = node.setdefault(step, {}) if node is not None else None
+    if node is None or node.setdefault(path[-1], None) is not None:
+        raise ValueError(f"{'.'.join(path)} overlaps with another selectable field")
 
 
 def _struct(

@@ -8,10 +8,10 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from proxy.cache.demand import Read
+from proxy.forms.objects import ObjectDecoder
 from proxy.kube.selectable import declared_field
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -95,6 +96,12 @@ class ResourceSettings(_Section):
         default=(),
         description="Paths to select by with fieldSelector=path=value: spec.containers[*].image.",
     )
+
+    @model_validator(mode="after")
+    def _check_overlaps(self) -> Self:
+        """Refuse indexes of which one lies within another."""
+        ObjectDecoder([declared_field(text) for text in self.indexes])
+        return self
 
 
 class OnDemandSettings(_Section):

@@ -442,7 +442,6 @@ async def test_a_named_informer_that_stalls_is_not_ready(registry: Registry) -> 
 
 @with_registry(Policy(AT_ONCE, own_namespace="own"))
 async def test_the_own_namespace_is_no_stand_in_for_another(registry: Registry) -> None:
-    """Fails: a named namespace that is forbidden counts as ready once the own one is."""
     registry.refused[Scope(PODS, "other")] = Forbidden("not there")
     registry.informers.name(Scope(PODS, "other"))
     await settle()
@@ -452,7 +451,7 @@ async def test_the_own_namespace_is_no_stand_in_for_another(registry: Registry) 
 
 @with_registry(Policy(AT_ONCE, own_namespace="own"))
 async def test_a_whole_that_is_not_forbidden_has_no_stand_in(registry: Registry) -> None:
-    """Fails: readyz is 200 while a named resource has not synced, if the own namespace was earned."""
+    """Not even when the own namespace was earned and is ready."""
     registry.refused[Scope(PODS)] = InternalError("slow etcd")
     registry.informers.name(Scope(PODS))
     registry.note("own")

@@ -25,3 +25,13 @@ def test_a_settings_file_that_is_not_a_mapping(
     path.write_text(text)
     assert main(["run", f"--config={path}"]) == 2
     assert str(path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "indexes",
+    ['["spec.a","spec.a.b"]', '["spec.a.b","spec.a"]', '["metadata.labels.x"]', '["a b"]'],
+)
+def test_indexes_that_cannot_be(indexes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    resource = f'{{"resource":"pods","indexes":{indexes}}}'
+    assert main(["run", f"--cache.resources=[{resource}]"]) == 2
+    assert "cache.resources.0" in capsys.readouterr().err

@@ -190,10 +190,13 @@ class ReadApp:
     async def _pass_through(
         self, request: Request, reason: Reason, exchange: Exchange, read_timeout: float | None
     ) -> None:
+        headers = request_headers(exchange.headers)
+        if reason is Reason.LIVE:  # for whatever cache there may be further up
+            headers.append((b"cache-control", b"no-cache"))
         async with self._client.open(
             request.method,
             request.raw_target,
-            request_headers(exchange.headers),
+            headers,
             exchange.body() if _has_body(exchange.headers) else None,
             read_timeout=read_timeout,
         ) as response:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.apiserver import build
 from tests.harness.apiserver import ApiServer
-from tests.harness.proxy import Proxy
+from tests.harness.proxy import Proxy, chained
 
 _INTEGRATION = Path(__file__).parent / "integration"
 _SKIPPED = "no Go and no KUBEBUILDER_ASSETS, so no kube-apiserver: integration tests are skipped"
@@ -68,8 +69,12 @@ def apiserver() -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="session")
 def proxy(apiserver: ApiServer) -> Iterator[Proxy]:
-    """A proxy with default settings and an administrator's credentials, shared as well."""
-    with Proxy(apiserver.kubeconfig()) as running:
+    """A proxy with default settings and an administrator's credentials, shared as well.
+
+    With KUBECACHE_TEST_CHAIN=1 its API server is another proxy.
+    """
+    chain = chained if os.environ.get("KUBECACHE_TEST_CHAIN") == "1" else nullcontext
+    with chain(apiserver.kubeconfig()) as kubeconfig, Proxy(kubeconfig) as running:
         yield running
 
 

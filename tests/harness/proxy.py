@@ -6,7 +6,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -14,6 +15,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.harness.http import Server, get
+from tests.harness.kubectl import kubeconfig_for
 from tests.harness.processes import Process, free_port
 
 _ROOT = Path(__file__).parents[2]
@@ -131,6 +133,13 @@ class Proxy:
     def _environment(self) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("KUBECACHE_")}
         return {**inherited, "PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1", **self._env}
+
+
+@contextmanager
+def chained(kubeconfig: Path) -> Iterator[Path]:
+    """A proxy in front of the API server; yields a kubeconfig that leads to it."""
+    with Proxy(kubeconfig) as inner:
+        yield kubeconfig_for(inner.read, inner.folder)
 
 
 class Sample(NamedTuple):

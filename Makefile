@@ -10,7 +10,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCKFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format type unit integration apiserver bench lock image clean
+.PHONY: help demo test lint format type unit integration nightly apiserver bench lock image clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,10 @@ unit: $(READY) ## unit tests alone: seconds
 
 integration: $(READY) apiserver ## tests against a real kube-apiserver
 	@$(BIN)/pytest tests/integration
+
+nightly: $(READY) apiserver ## 100,000 random operations, and everything behind two proxies: an hour
+	@KUBECACHE_TEST_OPERATIONS=100000 $(BIN)/pytest --timeout=3600 tests/integration/test_list_oracle.py
+	@KUBECACHE_TEST_CHAIN=1 $(BIN)/pytest tests/integration
 
 apiserver: ## build kube-apiserver, etcd, kubectl and helm for the tests: minutes, once
 	@$(PYTHON) tests/apiserver/build.py

@@ -46,6 +46,15 @@ def customs(resource: CustomResource) -> Kind:
     return Kind(resource.path, resource.object, {"status": {"phase": "Done"}})
 
 
+def bare(group_version: str, plural: str) -> Kind:
+    """A resource whose objects need nothing but metadata."""
+    root = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
+    return Kind(
+        lambda namespace: f"{root}/namespaces/{namespace}/{plural}",
+        lambda name: {"metadata": {"name": name, "labels": {}}},
+    )
+
+
 def _configmap(name: str) -> Object:
     return configmap(name, {"text": f"<{name}> & “ä”"})
 

@@ -16,12 +16,12 @@ IN_PROCESS: dict[str, Callable[[], Iterable[Figure]]] = {
     "pauses": pauses.pauses,
 }
 WITH_SERVER: dict[str, Callable[[World], Iterable[Figure]]] = {
-    "sync": sync.sync,
+    "delay": watches.delay,
+    "fanout": watches.fanout,
     "gets": gets.gets,
     "live": gets.live,
-    "delay": watches.delay,
     "lists": lists.lists,
-    "fanout": watches.fanout,
+    "sync": sync.sync,
     "pings": pings.pings,
 }
 

@@ -9,6 +9,7 @@ from bench.rounds import ROUNDS
 from bench.watchers import Watchers
 from bench.world import Side, World, pod_path
 from tests.harness.http import Session
+from tests.harness.objects import configmap, create
 
 DELAY = 5.0
 """Milliseconds that the median event may come later than kube-apiserver delivers it."""
@@ -21,14 +22,22 @@ _PAUSE = 0.01
 _DELIVERY = 1e-4
 """Seconds between writes at the least, and for each watcher: the crowd must keep up."""
 
+_SIZE = 11_000
+
+_FROM_NOW = "?watch=1&resourceVersion=0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+
 _MERGE_PATCH = (("Content-Type", "application/merge-patch+json"),)
 
 
 def delay(world: World) -> Iterator[Figure]:
     """The same event at a direct watch and at one through the proxy, in one process."""
     servers = [side.server for side in world.sides]
-    with Watchers(servers, _target(world), 1) as pair:
-        _write(world, EVENTS, _PAUSE)
+    pod = pod_path(world.pods[0])
+    target = f"/api/v1/namespaces/{world.namespace}/pods{_FROM_NOW}"
+    with Watchers(servers, target, 1) as pair, Session(world.apiserver.server) as session:
+        for number in _rhythm(EVENTS, _PAUSE):
+            change = {"metadata": {"annotations": {"bench": f"{number}"}}}
+            session.ask("PATCH", pod, headers=_MERGE_PATCH, body=change).ok()
         theirs, ours = pair.wait(EVENTS)
     delays = sorted((b - a) * 1e3 for a, b in zip(theirs, ours, strict=True))
     yield Figure("event: later than kube-apiserver's, p50", median(delays), "ms", DELAY)
@@ -38,8 +47,10 @@ def delay(world: World) -> Iterator[Figure]:
 def fanout(world: World) -> Iterator[Figure]:
     """CPU of an event with few watchers, its write included; and of one delivery to many.
 
-    A delivery is what an event costs more than without watchers.
+    A delivery is what an event costs more than without watchers. The events are of a ConfigMap as
+    large as a pod: its writes cost kube-apiserver little, so that the deliveries stand out.
     """
+    create(world.apiserver.server, _configmaps(world), configmap("bench"))
     rounds = [
         {
             (side, count): _cpu_of_event(world, side, count)
@@ -65,26 +76,25 @@ def _cost(costs: Mapping[tuple[Side, int], float], side: Side, count: int) -> fl
 
 def _cpu_of_event(world: World, side: Side, count: int) -> float:
     events = CROWDS[count]
-    with Watchers([side.server], _target(world), count) as crowd:
+    configmaps = _configmaps(world)
+    with Watchers([side.server], configmaps + _FROM_NOW, count) as crowd:
         before = side.cpu()
-        _write(world, events, max(_PAUSE, count * _DELIVERY))
+        with Session(world.apiserver.server) as session:
+            for number in _rhythm(events, max(_PAUSE, count * _DELIVERY)):
+                changed = configmap("bench", {"text": f"{number}".ljust(_SIZE)})
+                session.ask("PUT", f"{configmaps}/bench", body=changed).ok()
         crowd.wait(events)
         return (side.cpu() - before) / events
 
 
-def _target(world: World) -> str:
-    """A watch of one namespace, from now on."""
-    start = "resourceVersion=0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
-    return f"/api/v1/namespaces/{world.namespace}/pods?watch=1&{start}"
+def _configmaps(world: World) -> str:
+    return f"/api/v1/namespaces/{world.namespace}/configmaps"
 
 
-def _write(world: World, count: int, pause: float) -> None:
-    """Change one pod of that namespace so many times, in the same rhythm however long it takes."""
-    pod = pod_path(world.pods[0])
+def _rhythm(count: int, pause: float) -> Iterator[int]:
+    """Count in a rhythm that is kept however long each step takes."""
     due = time.monotonic()
-    with Session(world.apiserver.server) as session:
-        for number in range(count):
-            body = {"metadata": {"annotations": {"bench": f"{due}-{number}"}}}
-            session.ask("PATCH", pod, headers=_MERGE_PATCH, body=body).ok()
-            due += pause
-            time.sleep(max(due - time.monotonic(), 0))
+    for number in range(count):
+        yield number
+        due += pause
+        time.sleep(max(due - time.monotonic(), 0))

@@ -55,7 +55,7 @@ def build(count: int) -> Iterator[World]:
         namespaces = [apiserver.new_namespace(f"bench-{n}") for n in range(NAMESPACES)]
         pods = create_pods(apiserver.server, namespaces, count)
         kubeconfig = apiserver.kubeconfig()
-        with Proxy(kubeconfig, config=caching("pods", "namespaces")) as proxy:
+        with Proxy(kubeconfig, config=caching("pods", "namespaces", "configmaps")) as proxy:
             yield World(
                 Side("kube-apiserver", apiserver.server, apiserver.process.pid),
                 Side("kubecache", proxy.read, proxy.process.pid),

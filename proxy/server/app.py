@@ -95,21 +95,13 @@ class ReadApp:
                 await self._forward(request, outcome, exchange)
 
     async def _answer(self, answer: Answer, exchange: Exchange) -> None:
-        await exchange.start(
-            answer.status,
-            [
-                (b"content-type", answer.content_type),
-                *(
-                    [(b"content-length", b"%d" % answer.length)]
-                    if answer.length is not None
-                    else []
-                ),
-                *_hit(answer),
-            ],
-        )
+        headers = [(b"content-type", answer.content_type), *_hit(answer)]
         if answer.length is not None:
+            headers.append((b"content-length", b"%d" % answer.length))
+            await exchange.start(answer.status, headers)
             await exchange.finish(b"".join(answer.parts))
             return
+        await exchange.start(answer.status, headers)
         for part in answer.parts:
             if part:
                 await exchange.write(part)
@@ -163,9 +155,17 @@ class ReadApp:
         elif not ended:
             await exchange.abort()
 
+    def _count_forward(
+        self, request: Request, reason: Reason, exchange: Exchange, status: int
+    ) -> None:
+        verb = verb_of(request.method, request.target, watch=exchange.is_watch)
+        labels = self._stats.labels(request, verb, exchange.source, status)
+        self._stats.count_forward(reason, labels)
+
     async def _document(self, request: Request, reason: Reason, exchange: Exchange) -> None:
         """Answer with a discovery or OpenAPI document, which the API server has just confirmed."""
         document = await self._documents.get(request.raw_target, request_headers(exchange.headers))
+        self._count_forward(request, reason, exchange, document.status)
         note = _REVALIDATED if document.revalidated else _forwarded(reason)
         await exchange.start(document.status, [*document.headers, note])
         await exchange.finish(document.body)
@@ -190,20 +190,18 @@ class ReadApp:
     async def _pass_through(
         self, request: Request, reason: Reason, exchange: Exchange, read_timeout: float | None
     ) -> None:
-        headers = request_headers(exchange.headers)
+        asked = request_headers(exchange.headers)
         if reason is Reason.LIVE:  # for whatever cache there may be further up
-            headers.append((b"cache-control", b"no-cache"))
+            asked.append((b"cache-control", b"no-cache"))
         async with self._client.open(
             request.method,
             request.raw_target,
-            headers,
+            asked,
             exchange.body() if _has_body(exchange.headers) else None,
             read_timeout=read_timeout,
         ) as response:
+            self._count_forward(request, reason, exchange, response.status)
             headers = response_headers(response.headers)
-            verb = verb_of(request.method, request.target, watch=exchange.is_watch)
-            labels = self._stats.labels(request, verb, exchange.source, response.status)
-            self._stats.count_forward(reason, labels)
             await exchange.start(response.status, [*headers, _forwarded(reason)])
             async for chunk in response.chunks:
                 await exchange.write(chunk)

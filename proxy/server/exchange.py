@@ -67,6 +67,8 @@ class Exchange:
 
     async def write(self, part: bytes) -> None:
         """Send a part of the body; waits while the client is slow, but not for ever."""
+        if self.connection.is_closing:
+            raise ClientGoneError
         try:
             async with asyncio.timeout(SLOW_CLIENT):
                 await self._send({"type": "http.response.body", "body": part, "more_body": True})

@@ -78,6 +78,11 @@ class Protocol(HttpToolsProtocol):
         if rest:
             self.data_received(rest)
 
+    @property
+    def is_closing(self) -> bool:
+        """Tell whether the client is gone, or cut."""
+        return self.transport.is_closing()
+
     def abort(self) -> None:
         """Close the connection at once; the client sees an answer break off."""
         self.transport.abort()

@@ -38,6 +38,7 @@ class Peer:
     def __init__(self, *messages: dict[str, Any], pause: float = 0.0) -> None:
         self.sent: list[Any] = []
         self.aborted = False
+        self.is_closing = False
         self._left = asyncio.Event()
         self._messages = list(messages)
         self._pause = pause
@@ -311,3 +312,14 @@ def test_work_that_ends_as_the_client_leaves_counts_as_done() -> None:
         assert await peer.exchange.unless_gone(work.run())
 
     run(story())
+
+
+def test_nothing_more_is_made_for_a_client_that_is_gone() -> None:
+    async def main() -> None:
+        peer = Peer()
+        await peer.exchange.start(200, [])
+        peer.is_closing = True
+        with pytest.raises(ClientGoneError):
+            await peer.exchange.write(b"x")
+
+    run(main())

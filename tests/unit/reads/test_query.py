@@ -164,7 +164,7 @@ def store() -> Store:
                 f"p{number:04}",
                 f"ns{number % 10}",
                 version=number + 1,
-                labels={"number": str(number), "all": "same"},
+                labels={"all": "same", "number": str(number), "zone": "same"},
                 node=f"n{number % 100}",
                 images=(f"i{number % 50}",),
             )
@@ -186,6 +186,7 @@ def store() -> Store:
         ("", "all=same", "", COUNT),  # a label that all carry: a scan
         ("", "number!=7", "", COUNT),
         ("", "all=same,number=7", "", 1),
+        ("", "number=7,zone=same", "", 1),
         ("", "", "spec.nodeName=n7", COUNT // 100),
         ("", "", "spec.nodeName!=n7", COUNT),
         ("", "", "spec.containers[*].image=i7", COUNT // 50),

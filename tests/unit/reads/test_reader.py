@@ -293,6 +293,17 @@ def test_a_view_that_ends_is_waited_for_no_longer() -> None:
     play(story)
 
 
+def test_one_that_is_still_ahead_after_waiting_is_forwarded() -> None:
+    """Then another informer answers by now, and it isn't as far."""
+
+    async def story(served: Served) -> None:
+        informer = await served.synced()
+        outcome = await served.reader.wait(request(AHEAD[0]), Pending(informer, 10))
+        assert outcome is Reason.AHEAD
+
+    play(story)
+
+
 # --- tallies ---------------------------------------------------------------------------------
 
 

@@ -218,6 +218,22 @@ def test_a_watch_that_the_history_has_passed_has_expired() -> None:
     assert watch.ending == "expired"
 
 
+def test_the_expiry_says_from_where_on_there_is_a_history() -> None:
+    world = World()
+    watch = world.watch("watch=1&resourceVersion=10")
+
+    async def read() -> bytes:
+        frames = watch.frames()
+        world.happens(ADDED, "p", 11)
+        assert b"ADDED" in b"".join([await anext(frames), await anext(frames)])
+        for version in (12, 13):
+            world.clock.now += 1000
+            world.happens(ADDED, "q", version)
+        return await anext(frames)
+
+    assert b'"message":"too old resource version: 11 (12)"' in asyncio.run(read())
+
+
 @pytest.mark.parametrize(
     ("ending", "expected"),
     [

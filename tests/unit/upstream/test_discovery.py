@@ -19,6 +19,7 @@ GROUPS: Routes = {
     "/apis/apps": b'{"kind":"APIGroup","name":"apps","versions":[{"groupVersion":"apps/v1",'
     b'"version":"v1"}],"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}}',
     "/apis/example.com": b'{"preferredVersion":{"version":"v2"}}',
+    "/apis/vendor.example": b'{"preferredVersion":{"version":"v1"}}',
     "/apis/v1.example.com": b'{"preferredVersion":{"version":"v3"}}',
 }
 
@@ -44,6 +45,7 @@ def resolved(kubeconfig: Write, name: str, routes: Routes = GROUPS) -> tuple[Res
         ("deployments.v1beta2.apps", Resource("apps", "v1beta2", "deployments"), []),
         ("foos.v1alpha1.example.com", Resource("example.com", "v1alpha1", "foos"), []),
         ("foos.example.com", Resource("example.com", "v2", "foos"), ["/apis/example.com"]),
+        ("foos.vendor.example", Resource("vendor.example", "v1", "foos"), ["/apis/vendor.example"]),
         ("foos.v1.v1.example.com", Resource("v1.example.com", "v1", "foos"), []),
     ],
 )

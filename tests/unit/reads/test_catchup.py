@@ -1,0 +1,150 @@
+"""Watches from before the history: what the API server is asked, and what of it is passed on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from proxy.cache.informer import View
+from proxy.forms.form import Change, EventType
+from proxy.kube.errors import Expired, Forbidden
+from proxy.kube.requests import parse_request
+from proxy.reads.catchup import SECONDS, CatchUp
+from tests.unit.builders import PODS, error_line, stored, view_of
+
+FLOOR = 50
+"""The version of the view, whose history begins behind it."""
+
+
+class Upstream:
+    """Plays a script, watch by watch; a failure in the place of a batch is raised."""
+
+    def __init__(self, *watches: Sequence[list[bytes] | Exception]) -> None:
+        self.targets: list[str] = []
+        self.open = 0
+        self._watches = list(watches)
+
+    async def __call__(self, target: str) -> AsyncGenerator[Sequence[bytes], None]:
+        self.targets.append(target)
+        self.open += 1
+        try:
+            for batch in self._watches.pop(0):
+                if isinstance(batch, Exception):
+                    raise batch
+                yield [line.rstrip(b"\n") for line in batch]
+        finally:
+            self.open -= 1
+
+    @property
+    def queries(self) -> list[dict[str, str]]:
+        return [dict(parse_qsl(urlsplit(target).query)) for target in self.targets]
+
+
+def catch_up(
+    upstream: Upstream, query: str = "", version: int = 3, view: View | None = None
+) -> tuple[bytes, CatchUp]:
+    """Catch up; returns all frames, and where that has led."""
+    request = parse_request("GET", b"/api/v1/namespaces/a/pods", query.encode(), [])
+    catching = CatchUp(upstream, request, view or at_floor(), version)
+
+    async def run() -> bytes:
+        return b"".join([frames async for frames in catching.frames()])
+
+    return asyncio.run(run()), catching
+
+
+def at_floor() -> View:
+    return view_of(PODS.watch_list_form(), [], FLOOR)
+
+
+ADDED, MODIFIED = PODS.added("x", version=7), PODS.modified("x", version=FLOOR)
+
+
+def test_frames_are_passed_on_until_the_history_has_what_follows() -> None:
+    upstream = Upstream([[], [ADDED], [MODIFIED], [PODS.modified("x", version=51)]])
+    frames, catching = catch_up(upstream)
+    assert frames == ADDED + MODIFIED
+    assert (catching.version, catching.failed, upstream.open) == (FLOOR, False, 0)
+
+
+def test_a_short_watch_with_bookmarks_is_asked_for() -> None:
+    upstream = Upstream([[], [PODS.bookmark(FLOOR)]])
+    query = "watch=1&resourceVersion=3&labelSelector=a%3Db&fieldSelector=c%21%3Dd&timeoutSeconds=9"
+    catch_up(upstream, f"{query}&allowWatchBookmarks=0&unknown=1")
+    assert urlsplit(upstream.targets[0]).path == "/api/v1/namespaces/a/pods"
+    assert upstream.queries == [
+        {
+            "watch": "true",
+            "resourceVersion": "3",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(SECONDS),
+            "labelSelector": "a=b",
+            "fieldSelector": "c!=d",
+        }
+    ]
+
+
+def test_an_idle_resource_is_caught_up_by_its_bookmark() -> None:
+    frames, catching = catch_up(Upstream([[], [PODS.bookmark(70)]]))
+    assert (frames, catching.version) == (b"", 70)
+
+
+def test_watches_that_end_too_early_are_followed_by_others() -> None:
+    upstream = Upstream([[], [ADDED]], [[]], [[], [PODS.bookmark(FLOOR - 1)]], [[], [MODIFIED]])
+    frames, catching = catch_up(upstream)
+    assert frames == ADDED + MODIFIED
+    assert [query["resourceVersion"] for query in upstream.queries] == ["3", "7", "7", "49"]
+    assert catching.version == FLOOR
+
+
+def test_the_first_frame_is_an_empty_one_that_tells_of_acceptance() -> None:
+    request = parse_request("GET", b"/api/v1/pods", b"", [])
+    catching = CatchUp(Upstream([[], [ADDED], [MODIFIED]]), request, at_floor(), 3)
+
+    async def run() -> list[bytes]:
+        return [frames async for frames in catching.frames()]
+
+    assert asyncio.run(run()) == [b"", ADDED, MODIFIED]
+
+
+def test_an_error_event_is_passed_on_and_ends_it() -> None:
+    gone = error_line(Expired("too old resource version: 3 (40)"))
+    upstream = Upstream([[], [ADDED, gone]])
+    frames, catching = catch_up(upstream)
+    assert frames == ADDED + gone
+    assert (catching.failed, upstream.open) == (True, 0)
+
+
+@pytest.mark.parametrize("after", [[], [[], [ADDED]]], ids=["refused", "broken"])
+def test_a_failure_is_the_callers(after: list[list[bytes]]) -> None:
+    upstream = Upstream([*after, Forbidden("no")])
+    with pytest.raises(Forbidden):
+        catch_up(upstream)
+    assert upstream.open == 0
+
+
+def test_a_history_that_reaches_back_needs_no_catching_up() -> None:
+    upstream = Upstream()
+    assert catch_up(upstream, version=FLOOR)[0] == b""
+    assert upstream.targets == []
+
+
+def test_a_history_that_has_lost_its_beginning_is_caught_up_with_further() -> None:
+    view = at_floor()
+    for version in (60, 70):
+        view.history.append(EventType.ADDED, version, stored("a/x", version), None)
+    view.history.floor = 65
+    upstream = Upstream([[], [ADDED], [PODS.modified("x", version=60)], [PODS.bookmark(66)]])
+    frames, catching = catch_up(upstream, view=view)
+    assert frames == ADDED + PODS.modified("x", version=60)
+    assert catching.version == 66
+
+
+def test_frames_are_bytes_as_they_came() -> None:
+    odd = ADDED.replace(b'"metadata"', b'"odd":"\\u003c <&> \\ud83d\\ude00","metadata"')
+    frames, _ = catch_up(Upstream([[], [odd, MODIFIED]]))
+    assert frames == odd + MODIFIED
+    assert isinstance(PODS.form().decode_event(odd), Change)

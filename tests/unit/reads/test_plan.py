@@ -246,3 +246,43 @@ def test_initial_events_are_marked_as_the_apiserver_would(query: str, *, served:
     """One without WatchList marks no end, and refuses who asks for it."""
     found = planned(f"{PODS}?watch=1&{query}", view_of(watch_list=False))
     assert isinstance(found, ServeWatch) if served else found is Reason.BOOKMARK
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "served"),
+    [
+        ("/api/v1/pods", "fieldSelector=metadata.namespace%3Da&limit=1", False),
+        ("/api/v1/pods", f"fieldSelector=metadata.namespace%3Da&continue={token(95)}", False),
+        ("/api/v1/pods", "fieldSelector=metadata.namespace%3Da", True),
+        ("/api/v1/pods", "fieldSelector=metadata.namespace!%3Da&limit=1", True),
+        (PODS, "fieldSelector=metadata.namespace%3Da&limit=1", True),
+        ("/api/v1/pods", "fieldSelector=metadata.name%3Da&limit=1", True),
+    ],
+)
+def test_pages_of_a_namespace_named_by_field_are_forwarded(
+    path: str, query: str, *, served: bool
+) -> None:
+    """kube-apiserver's own tokens contradict each other there."""
+    found = planned(f"{path}?{query}")
+    assert isinstance(found, ServeList) if served else found is Reason.FIELDS
+
+
+def test_a_page_goes_on_behind_its_token() -> None:
+    for path, start, low in ((PODS, "p\0", "a/p\0"), ("/api/v1/pods", "a/p\0", "a/p\0")):
+        found = planned(f"{path}?continue={token(NOW, start)}")
+        assert isinstance(found, ServeList)
+        assert found.keys.low == low
+        assert [each.key for each in found.snapshot.range(found.keys)] == []
+
+
+def test_every_reason_says_how_and_why() -> None:
+    """RFC 9211's words for why a request goes on, and details that can be told apart."""
+    assert {reason.fwd for reason in Reason} <= {
+        "bypass",
+        "method",
+        "uri-miss",
+        "vary-miss",
+        "request",
+        "stale",
+    }
+    assert len({reason.detail for reason in Reason}) == len(Reason)

@@ -18,6 +18,13 @@ from proxy.access.hosts import HostCheck
         ("127.0.0.1", "127.0.0.1:8001", "http://127.0.0.1:8001", False),
         ("127.0.0.1", "127.0.0.1:8001", "http://evil.example", True),
         ("127.0.0.1", "127.0.0.1:8001", "null", True),
+        ("127.0.0.1", "127.0.0.1:8001", "http://evil.127.0.0.1:8001", True),
+        ("127.0.0.1", "127.0.0.1:8001", "http://127.0.0.1:8002", True),
+        ("127.0.0.1", None, "http://127.0.0.1:8001", True),
+        ("127.0.0.1", "127.0.0.1:8001", "", True),
+        ("localhost", "::1", None, True),  # no name without its brackets
+        ("localhost", "[::1]", "http://[::1]", False),
+        ("localhost", "", None, False),
         ("0.0.0.0", "cache.team.svc", None, False),
         ("0.0.0.0", "cache.team.svc", "http://evil.example", True),
     ],

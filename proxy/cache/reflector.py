@@ -217,7 +217,7 @@ class Reflector:
         try:
             return await self._advance(state)
         except (ApiError, UnknownLayoutError, TimeoutError) as error:
-            self.last_error = str(error) or type(error).__name__
+            self.last_error = str(error) or f"silent for {self._silence:.0f} s"
             await _close(state)
             recovery = after_failure(state, error)
             if recovery.pause:

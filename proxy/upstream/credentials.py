@@ -5,6 +5,7 @@ Loading, exec plugins, OIDC and token files are kubernetes_asyncio's.
 
 import asyncio
 import logging
+import os
 import ssl
 import time
 from pathlib import Path
@@ -77,6 +78,8 @@ async def load(kubeconfig: str | None, context: str | None) -> Credentials:
 
     Raises CredentialsError.
     """
+    if kubeconfig is not None and not any(map(os.path.exists, kubeconfig.split(os.pathsep))):
+        raise CredentialsError(f"no kubeconfig at {kubeconfig}")
     configuration = Configuration()
     try:
         if kubeconfig is None:

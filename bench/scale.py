@@ -78,7 +78,7 @@ def listing(view: View, namespace: str, query: bytes) -> Listing:
     if not isinstance(decided, ServeList):
         raise TypeError(decided)
     candidates = decided.selection.candidates(view.store, decided.snapshot, decided.keys)
-    return Listing(decided, view.form, candidates, view.snapshots, Tally())
+    return Listing(decided, view.form, candidates, 0, view.snapshots, Tally())
 
 
 def _median_seconds(work: Callable[[], None], times: int = 200) -> float:

@@ -17,7 +17,8 @@ BATCH = 128
 """Candidates looked at, and objects written, before the event loop goes on: about a megabyte."""
 
 SMALL = 1024
-"""Candidates of a list that is answered at once, with its length in front."""
+SMALL_BYTES = 16 * 1024 * 1024
+"""Candidates of a list that is answered at once, with its length in front, and their weight."""
 
 SCAN = 1000
 MAX_SHAPES = 32
@@ -52,13 +53,15 @@ class Listing:
     plan: ServeList
     form: Form
     candidates: Candidates
+    average_bytes: int
     snapshots: Snapshots
     tally: Tally
 
     @property
     def is_small(self) -> bool:
-        """Tell whether it may be written at once."""
-        return self.candidates.size <= SMALL
+        """Tell whether it may be written at once, by what objects weigh on the average."""
+        size = self.candidates.size
+        return size <= SMALL and size * self.average_bytes <= SMALL_BYTES
 
     def parts(self) -> Iterator[bytes]:
         """Yield the body in parts; an empty part only lets the event loop go on."""

@@ -152,6 +152,7 @@ class Reader:
             decided,
             view.form,
             decided.selection.candidates(view.store, decided.snapshot, decided.keys),
+            view.store.raw_bytes // max(len(view.store), 1),
             view.snapshots,
             self.tallies.setdefault(serving.read.target.resource, Tally()),
         )

@@ -17,7 +17,7 @@ from proxy.kube.options import parse_options
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource, ResourceInfo
-from proxy.reads.listing import BATCH, MAX_SHAPES, SCAN, SMALL, Listing, Tally
+from proxy.reads.listing import BATCH, MAX_SHAPES, SCAN, SMALL, SMALL_BYTES, Listing, Tally
 from proxy.reads.plan import Read, ServeList, plan
 from proxy.reads.query import MAX_PICKED
 
@@ -80,7 +80,9 @@ def view_of(found: list[Pod]) -> View:
     return View(form, store, time.monotonic)
 
 
-def listing(view: View, query: str, namespace: str = "", tally: Tally | None = None) -> Listing:
+def listing(
+    view: View, query: str, namespace: str = "", tally: Tally | None = None, weight: int = 0
+) -> Listing:
     read = Read(
         Verb.LIST,
         ResourcePath(PODS, namespace, "", ""),
@@ -90,7 +92,7 @@ def listing(view: View, query: str, namespace: str = "", tally: Tally | None = N
     decided = plan(read, view)
     assert isinstance(decided, ServeList), decided
     candidates = decided.selection.candidates(view.store, decided.snapshot, decided.keys)
-    return Listing(decided, view.form, candidates, view.snapshots, tally or Tally())
+    return Listing(decided, view.form, candidates, weight, view.snapshots, tally or Tally())
 
 
 def answer(view: View, query: str, namespace: str = "") -> dict[str, Any]:
@@ -183,6 +185,12 @@ def test_a_large_list_comes_in_parts_with_room_between_them() -> None:
     none = list(listing(view, "fieldSelector=status.phase%3DFailed").parts())
     assert json.loads(b"".join(none))["items"] == []
     assert none.count(b"") >= count // BATCH
+
+
+def test_a_few_heavy_objects_are_no_small_list() -> None:
+    view = view_of(many(20))
+    assert listing(view, "", weight=SMALL_BYTES // 20).is_small
+    assert not listing(view, "", weight=SMALL_BYTES // 20 + 1).is_small
 
 
 def test_scans_are_remembered_by_the_shape_of_their_selector() -> None:

@@ -5,15 +5,24 @@ a cross-site form or fetch carries an Origin. kubectl proxy guards itself likewi
 """
 
 from collections.abc import Iterable
+from ipaddress import IPv6Address, ip_address
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host name or address is this machine's own."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 class HostCheck:
     """Decides by Host and Origin; a listener beyond loopback may be called by any name."""
 
     def __init__(self, listen_host: str) -> None:
-        self._names = _LOOPBACK if listen_host in _LOOPBACK else None
+        self._only_loopback = is_loopback(listen_host)
 
     def refuses(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
         """Return why a request is refused, or None."""
@@ -23,7 +32,7 @@ class HostCheck:
                 host = value
             elif name == b"origin":
                 origin = value
-        if self._names is not None and host and _name(host) not in self._names:
+        if self._only_loopback and host and not is_loopback(_name(host)):
             return f"host {host.decode('latin-1')!r} is not a name of this listener"
         if origin is not None and origin.partition(b"//")[2] != host:
             return f"requests from origin {origin.decode('latin-1')!r} are not allowed"

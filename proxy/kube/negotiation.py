@@ -1,5 +1,6 @@
 """Accept headers: would kube-apiserver answer this one in plain JSON?"""
 
+import re
 from functools import lru_cache
 
 JSON = "application/json"
@@ -7,6 +8,7 @@ JSON = "application/json"
 _JSON_RANGES = frozenset({JSON, "application/*", "*/*"})
 # Parameters that change nothing about a JSON body.
 _NEUTRAL = frozenset({"q", "charset", "stream"})
+_QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")
 _INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
@@ -27,11 +29,10 @@ def prefers_json(accept: str) -> bool:
 def _clause(text: str) -> tuple[float, str, frozenset[str]]:
     media, *rest = (part.strip() for part in text.split(";"))
     parameters = dict(part.partition("=")[::2] for part in rest if part)
-    try:
-        quality = float(parameters.get("q", "1"))
-    except ValueError:
-        quality = 0.0
-    return quality, media, frozenset(parameters)
+    quality = parameters.get("q", "1")
+    if not _QUALITY.fullmatch(quality):
+        return float("inf"), "", frozenset()  # whatever it means, it is no JSON here
+    return float(quality), media, frozenset(parameters)
 
 
 def wants_indent(pretty: bool | None, user_agent: str) -> bool:

@@ -59,13 +59,16 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 def parse_request(method: str, raw_path: bytes, query: bytes, headers: Headers) -> Request:
     """Read a request; never fails: what it can't read stays for the API server to refuse.
 
-    Of a repeated header the first counts, as with Go's ``Header.Get``.
+    Of a repeated header the first counts, as with Go's ``Header.Get``; only lines that are lists
+    are joined (RFC 9110 §5.3).
     """
     prefixed, path = split_live(raw_path.decode("latin-1"))
     found: dict[bytes, str] = {}
     impersonates = False
     for name, value in headers:
-        if name in _READ:
+        if name in _FRESHNESS and name in found:
+            found[name] += "," + value.decode("latin-1")
+        elif name in _READ:
             found.setdefault(name, value.decode("latin-1"))
         elif name.startswith(b"impersonate-"):
             impersonates = True
@@ -94,9 +97,8 @@ _CACHED = frozenset({"only-if-cached", "cache"})
 
 def _freshness(found: dict[bytes, str]) -> frozenset[str]:
     """Collect the directives of Cache-Control (RFC 9111) and the word of X-Kubecache-Read."""
-    directives = found.get(b"cache-control", "").lower().split(",")
-    names = {directive.partition("=")[0].strip() for directive in directives}
-    return frozenset({*names, found.get(b"x-kubecache-read", "").strip().lower()})
+    lists = (found.get(name, "").lower().split(",") for name in _FRESHNESS)
+    return frozenset(each.partition("=")[0].strip() for words in lists for each in words)
 
 
 _VERBS = {

@@ -1,6 +1,5 @@
 """The admin listener: metrics, health and status, and two levers (FastAPI, OpenAPI at /docs)."""
 
-from ipaddress import ip_address
 from typing import Annotated, Protocol
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
@@ -8,6 +7,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import BaseModel
 
 from proxy import __version__
+from proxy.access.hosts import HostCheck, is_loopback
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
 from proxy.server.metrics import Measured, render
@@ -53,18 +53,36 @@ class Status(BaseModel):
     scans: list[Scan]
 
 
-def _refuse_remote(request: Request) -> None:
-    """Kubelet and Prometheus reach this listener over the pod's address; the levers are local."""
-    if request.client is not None and not ip_address(request.client.host).is_loopback:
+_LOOPBACK = HostCheck("localhost")
+
+
+async def _refuse_remote(request: Request) -> None:
+    """Kubelet and Prometheus reach this listener over the pod's address; the levers are local.
+
+    A web page that is open on the proxy's host is not.
+    """
+    if request.client is not None and not is_loopback(request.client.host):
         raise HTTPException(403, "only from the proxy's own host")
+    if refusal := _LOOPBACK.refuses(request.scope["headers"]):
+        raise HTTPException(403, refusal)
 
 
 _LOCAL = Depends(_refuse_remote)
 
 
-def admin_app(proxy: Served) -> FastAPI:
+def admin_app(proxy: Served, hosts: HostCheck) -> FastAPI:
     """Build the admin app of *proxy*."""
-    app = FastAPI(title="kubecache admin", version=__version__, redoc_url=None)
+
+    async def check_host(request: Request) -> None:
+        if refusal := hosts.refuses(request.scope["headers"]):
+            raise HTTPException(403, refusal)
+
+    app = FastAPI(
+        title="kubecache admin",
+        version=__version__,
+        redoc_url=None,
+        dependencies=[Depends(check_host)],
+    )
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:

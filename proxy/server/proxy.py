@@ -15,7 +15,7 @@ from proxy.server.admin import admin_app
 from proxy.server.app import ReadApp
 from proxy.server.listener import Listener
 from proxy.server.pulse import Pulse
-from proxy.server.settings import ResourceSettings, Settings
+from proxy.server.settings import Address, ResourceSettings, Settings
 from proxy.server.stats import Stats
 from proxy.upstream.client import Client
 from proxy.upstream.credentials import Credentials
@@ -47,10 +47,9 @@ class Proxy:
         self.reader = Reader(
             self.informers, lambda: credentials.last_authorization, self._client.lines
         )
-        hosts = HostCheck("localhost" if settings.listen.path else settings.listen.host)
-        self._app = ReadApp(self.reader, self._client, hosts, self.stats)
+        self._app = ReadApp(self.reader, self._client, _hosts(settings.listen), self.stats)
         self.read_listener = Listener(self._app, settings.listen)
-        self.admin_listener = Listener(admin_app(self), settings.admin)
+        self.admin_listener = Listener(admin_app(self, _hosts(settings.admin)), settings.admin)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -97,3 +96,8 @@ class Proxy:
         await asyncio.gather(self.read_listener.close(), self.informers.stop())
         await self.admin_listener.close()
         await self._client.close()
+
+
+def _hosts(listen: Address) -> HostCheck:
+    """Check what a listener is called; a Unix socket is this machine's own."""
+    return HostCheck(listen.host or "localhost")

@@ -8,6 +8,7 @@ import logging
 import os
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from kubernetes_asyncio import config
@@ -36,7 +37,11 @@ class Credentials:
     """
 
     def __init__(
-        self, configuration: Configuration, loader: KubeConfigLoader | None, namespace: str
+        self,
+        configuration: Configuration,
+        loader: KubeConfigLoader | None,
+        namespace: str,
+        clock: Callable[[], float],
     ) -> None:
         self.server: str = (configuration.host or "").rstrip("/")
         self.namespace = namespace
@@ -46,15 +51,16 @@ class Credentials:
         self.ssl_anonymous = _ssl_context(configuration, certificate=False)
         self._configuration = configuration
         self._loader = loader
-        self._refreshed = time.monotonic()
+        self._clock = clock
+        self._refreshed = clock()
         self._lock = asyncio.Lock()
         self._authorization = ""
 
     async def authorization(self) -> str:
         """Return the Authorization value to use now, or "" for none; tokens rotate underneath."""
         async with self._lock:
-            if self._loader is not None and time.monotonic() - self._refreshed > REFRESH:
-                self._refreshed = time.monotonic()
+            if self._loader is not None and self._clock() - self._refreshed > REFRESH:
+                self._refreshed = self._clock()
                 await self._reload(self._loader)
             value = await self._configuration.get_api_key_with_prefix("BearerToken")
             self._authorization = (value or "").strip()
@@ -73,7 +79,9 @@ class Credentials:
             log.warning("credentials were not refreshed: %s", error)
 
 
-async def load(kubeconfig: str | None, context: str | None) -> Credentials:
+async def load(
+    kubeconfig: str | None, context: str | None, *, clock: Callable[[], float] = time.monotonic
+) -> Credentials:
     """Load a kubeconfig, or with None the service account of the pod.
 
     Raises CredentialsError.
@@ -84,7 +92,7 @@ async def load(kubeconfig: str | None, context: str | None) -> Credentials:
     try:
         if kubeconfig is None:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-            credentials = Credentials(configuration, None, _pod_namespace())
+            credentials = Credentials(configuration, None, _pod_namespace(), clock)
         else:
             loader = await config.load_kube_config(
                 config_file=kubeconfig,
@@ -94,7 +102,7 @@ async def load(kubeconfig: str | None, context: str | None) -> Credentials:
             )
             current = loader.current_context or {}
             namespace = current.get("context", {}).get("namespace", "")
-            credentials = Credentials(configuration, loader, namespace)
+            credentials = Credentials(configuration, loader, namespace, clock)
         await credentials.authorization()
     except (ConfigException, OSError, ValueError, KeyError, TypeError, YAMLError) as error:
         raise CredentialsError(str(error)) from error

@@ -1,10 +1,11 @@
 """What the API server says of a resource: its kind, its scope, its verbs."""
 
 import re
+from typing import TypeVar
 
 import msgspec
 
-from proxy.kube.errors import Forbidden, MethodNotAllowed, NotFound
+from proxy.kube.errors import Forbidden, MethodNotAllowed, NotFound, ServiceUnavailable
 from proxy.kube.resources import Resource, ResourceInfo
 from proxy.kube.selectable import SelectableField, declared_field
 from proxy.upstream.client import Client
@@ -34,6 +35,17 @@ class _ApiGroup(msgspec.Struct, rename="camel"):
 _VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
 
 
+_T = TypeVar("_T")
+
+
+async def _get(client: Client, target: str, document: type[_T]) -> _T:
+    """Get and decode a document. Raises ApiError, also for what is no such document."""
+    try:
+        return msgspec.json.decode(await client.get(target), type=document)
+    except msgspec.MsgspecError as error:
+        raise ServiceUnavailable(f"{target} is not what it should be: {error}") from error
+
+
 async def resolve(client: Client, name: str) -> Resource:
     """Find the resource of kubectl's ``plural[.version][.group]``; without a version the
     preferred one of its group. Raises ApiError.
@@ -44,7 +56,7 @@ async def resolve(client: Client, name: str) -> Resource:
         return Resource("", "v1", plural)
     if _VERSION.fullmatch(version):
         return Resource(group, version, plural)
-    found = msgspec.json.decode(await client.get(f"/apis/{rest}"), type=_ApiGroup)
+    found = await _get(client, f"/apis/{rest}", _ApiGroup)
     return Resource(rest, found.preferred_version.version, plural)
 
 
@@ -72,13 +84,12 @@ async def custom_fields(client: Client, resource: Resource) -> list[SelectableFi
     """
     crds = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").path()
     try:
-        body = await client.get(f"{crds}/{resource.plural}.{resource.group}")
+        crd = await _get(client, f"{crds}/{resource.plural}.{resource.group}", _Crd)
     except (Forbidden, NotFound):
         return []
-    versions = msgspec.json.decode(body, type=_Crd).spec.versions
     return [
         declared_field(field.json_path)
-        for version in versions
+        for version in crd.spec.versions
         if version.name == resource.version
         for field in version.selectable_fields
     ]
@@ -89,8 +100,7 @@ async def describe(client: Client, resource: Resource) -> ResourceInfo:
 
     Raises NotFound, or MethodNotAllowed when it can't be listed and watched.
     """
-    body = await client.get(resource.root)
-    for found in msgspec.json.decode(body, type=_ApiResourceList).resources:
+    for found in (await _get(client, resource.root, _ApiResourceList)).resources:
         if found.name != resource.plural:
             continue
         if not frozenset(found.verbs) >= _NEEDED:

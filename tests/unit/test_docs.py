@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from proxy.access.hosts import HostCheck
 from proxy.cache import reflector
 from proxy.cache.informer import Informer, Scope
 from proxy.cache.reflector import Source
@@ -231,7 +232,7 @@ def test_commands_are_documented() -> None:
 
 def test_endpoints_of_the_admin_listener_are_documented() -> None:
     served = SimpleNamespace(informers=(), stats=Stats(), unready=[])
-    app = admin_app(cast(Any, served))
+    app = admin_app(cast(Any, served), HostCheck("0.0.0.0"))
     paths = app.openapi()["paths"]
     existing = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     rows = METRICS.rows("endpoint")

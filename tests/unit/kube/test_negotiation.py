@@ -42,7 +42,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
         ("application/json;q=0.9, application/yaml;q=0.8, */*;q=0.7", True),
         ("application/yaml;q=0.9, */*;q=0.95", True),
         ("application/json ; q=0.5 , application/yaml ; q=0.4", True),
-        ("application/yaml;q=oops, application/json;q=0.1", True),
+        ("application/yaml;q=oops, application/json;q=0.1", False),
         # What can't be met for certain.
         ("application/json;q=0", False),
         ("application/json;q=oops", False),

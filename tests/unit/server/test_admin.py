@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 
+from proxy.access.hosts import HostCheck
 from proxy.cache.informer import STALLED
 from proxy.reads.listing import Tally
 from proxy.server.admin import admin_app
@@ -27,7 +28,13 @@ class Response(NamedTuple):
 
 
 async def ask(
-    served: Served, target: str, method: str = "GET", client: str = "127.0.0.1"
+    served: Served,
+    target: str,
+    method: str = "GET",
+    client: str = "127.0.0.1",
+    *,
+    headers: Sequence[tuple[bytes, bytes]] = ((b"host", b"localhost"),),
+    listen: str = "0.0.0.0",
 ) -> Response:
     """Send one request to the admin app."""
     path, _, query = target.partition("?")
@@ -41,7 +48,7 @@ async def ask(
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": query.encode(),
-        "headers": [(b"host", b"localhost")],
+        "headers": list(headers),
         "client": (client, 1234) if client else None,
         "server": ("127.0.0.1", 8002),
     }
@@ -53,10 +60,10 @@ async def ask(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await admin_app(served)(scope, receive, send)
-    headers = dict(sent[0]["headers"])
+    await admin_app(served, HostCheck(listen))(scope, receive, send)
+    answered = dict(sent[0]["headers"])
     body = b"".join(message.get("body", b"") for message in sent[1:])
-    return Response(sent[0]["status"], headers.get(b"content-type", b"").decode(), body.decode())
+    return Response(sent[0]["status"], answered.get(b"content-type", b"").decode(), body.decode())
 
 
 def play(story: Callable[[Served], Awaitable[None]]) -> None:
@@ -253,5 +260,38 @@ def test_levers_are_local(client: str, method: str, path: str, *, refused: bool)
         assert (found.status == 403) is refused
         assert len(list(served.informers)) == (1 if refused or method == "POST" else 0)
         assert (await ask(served, "/status.json", client=client)).status == 200
+
+    play(story)
+
+
+# --- web pages -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("listen", "host", "origin", "target", "status"),
+    [
+        ("localhost", b"evil.example", None, "/status.json", 403),
+        ("0.0.0.0", b"10.0.0.7:8002", None, "/status.json", 200),
+        ("0.0.0.0", b"10.0.0.7:8002", b"http://evil.example", "/status.json", 403),
+    ],
+)
+def test_web_pages_are_refused(
+    listen: str, host: bytes, origin: bytes | None, target: str, status: int
+) -> None:
+    headers = [(b"host", host), *([(b"origin", origin)] if origin else [])]
+
+    async def story(served: Served) -> None:
+        answer = await ask(served, target, headers=headers, listen=listen)
+        assert answer.status == status
+
+    play(story)
+
+
+@pytest.mark.parametrize("headers", [[(b"host", b"evil.example")], [(b"origin", b"null")]])
+def test_levers_are_not_for_web_pages(headers: list[tuple[bytes, bytes]]) -> None:
+    async def story(served: Served) -> None:
+        await served.synced("a")
+        answer = await ask(served, "/informers/pods.v1/a/relist", "POST", headers=headers)
+        assert answer.status == 403
 
     play(story)

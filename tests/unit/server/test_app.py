@@ -11,7 +11,6 @@ import pytest
 
 from proxy.demo.mover import fill
 from proxy.demo.standin import StandIn
-from proxy.server import exchange
 from proxy.server.proxy import Proxy
 from proxy.server.settings import Address, Settings
 from tests.unit.upstream.servers import OK, Handler, Server, answering, credentials, serving
@@ -267,27 +266,6 @@ def test_nobody_upstream(tmp_path: Path) -> None:
             connection.writer.close()
 
     asyncio.run(run())
-
-
-def test_a_client_that_does_not_read_is_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exchange, "SLOW_CLIENT", 0.2)
-
-    async def flood(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        while True:
-            writer.write(b"10000\r\n" + b"x" * 65536 + b"\r\n")
-            await writer.drain()
-
-    async def talk(_: Server, proxy: Proxy, connection: Connection) -> None:
-        connection.send(GET)
-        await connection.head()
-        await asyncio.sleep(0.5)
-        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-            await connection.reader.readexactly(100_000_000)
-
-    play(tmp_path, flood, talk)
 
 
 def test_cached_answers_over_the_wire(tmp_path: Path) -> None:

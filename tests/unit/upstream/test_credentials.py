@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from kubernetes_asyncio.config import incluster_config
 
-from proxy.upstream import credentials
-from proxy.upstream.credentials import CredentialsError, load
+from proxy.upstream.credentials import REFRESH, CredentialsError, load
+from tests.unit.builders import Clock
 
 Write = Callable[..., str]
 
@@ -31,32 +31,35 @@ def test_without_credentials_there_is_no_authorization(kubeconfig: Write) -> Non
     assert asyncio.run(run()) == ""
 
 
-def test_a_token_file_is_read_again(
-    kubeconfig: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(credentials, "REFRESH", 0.0)
+def test_a_token_file_is_read_again(kubeconfig: Write, tmp_path: Path) -> None:
+    clock = Clock()
     token = tmp_path / "token"
     token.write_text("old")
 
     async def run() -> list[str]:
-        found = await load(kubeconfig("http://127.0.0.1:1", tokenFile=str(token)), None)
+        found = await load(
+            kubeconfig("http://127.0.0.1:1", tokenFile=str(token)), None, clock=clock
+        )
         before = await found.authorization()
         token.write_text("new")
-        return [before, await found.authorization()]
+        still = await found.authorization()
+        clock.now += REFRESH + 1
+        return [before, still, await found.authorization()]
 
-    assert asyncio.run(run()) == ["Bearer old", "Bearer new"]
+    assert asyncio.run(run()) == ["Bearer old", "Bearer old", "Bearer new"]
 
 
-def test_a_refresh_that_fails_leaves_the_old_token(
-    kubeconfig: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(credentials, "REFRESH", 0.0)
+def test_a_refresh_that_fails_leaves_the_old_token(kubeconfig: Write, tmp_path: Path) -> None:
+    clock = Clock()
     token = tmp_path / "token"
     token.write_text("old")
 
     async def run() -> str:
-        found = await load(kubeconfig("http://127.0.0.1:1", tokenFile=str(token)), None)
+        found = await load(
+            kubeconfig("http://127.0.0.1:1", tokenFile=str(token)), None, clock=clock
+        )
         token.unlink()
+        clock.now += REFRESH + 1
         return await found.authorization()
 
     assert asyncio.run(run()) == "Bearer old"

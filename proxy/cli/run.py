@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     quiet_uvicorn()
-    _spare_the_collector()
+    spare_the_collector()
     try:
         uvloop.run(_serve(settings))
     except (CredentialsError, OSError) as error:
@@ -38,14 +38,14 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """Let full garbage collections be rare: each looks at all that informers hold, and pauses.
 
     What they hold has no cycles, and is freed when the last reference goes.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 50, 1_000)
+    gc.set_threshold(5_000, 3, 100_000)
 
 
 def _readable(error: Exception) -> str:

@@ -14,10 +14,12 @@ from proxy.reads.plan import ServeList
 from proxy.reads.query import Candidates
 
 BATCH = 128
-"""Candidates looked at, and objects written, before the event loop goes on: about a megabyte."""
+PART = 256 * 1024
+"""Candidates looked at, and bytes written, before the event loop goes on. Larger parts cost more
+than they save: memory that is touched for the first time is slower than a write."""
 
 SMALL = 1024
-SMALL_BYTES = 16 * 1024 * 1024
+SMALL_BYTES = 2 * PART
 """Candidates of a list that is answered at once, with its length in front, and their weight."""
 
 SCAN = 1000
@@ -63,6 +65,11 @@ class Listing:
         size = self.candidates.size
         return size <= SMALL and size * self.average_bytes <= SMALL_BYTES
 
+    @property
+    def _batch(self) -> int:
+        """Objects in a part."""
+        return max(1, min(BATCH, PART // max(self.average_bytes, 1)))
+
     def parts(self) -> Iterator[bytes]:
         """Yield the body in parts; an empty part only lets the event loop go on."""
         return self._page() if self.plan.limit > 0 else self._all()
@@ -72,7 +79,7 @@ class Listing:
         candidates = iter(self.candidates.objects)
         scanned = returned = 0
         try:
-            while batch := list(islice(candidates, BATCH)):
+            while batch := list(islice(candidates, self._batch)):
                 selected = self.plan.selection.select(batch)
                 scanned += len(batch)
                 returned += len(selected)
@@ -102,8 +109,8 @@ class Listing:
         token, remaining = self._rest(page)
         head, tail = self.form.encode_list_envelope(self.plan.snapshot.version, token, remaining)
         yield head
-        for start in range(0, len(page), BATCH):
-            yield (b"," if start else b"") + _join(page[start : start + BATCH])
+        for start in range(0, len(page), self._batch):
+            yield (b"," if start else b"") + _join(page[start : start + self._batch])
         yield tail
 
     def _rest(self, page: list[Object]) -> tuple[str, int]:

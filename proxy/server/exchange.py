@@ -69,9 +69,13 @@ class Exchange:
         """Send a part of the body; waits while the client is slow, but not for ever."""
         if self.connection.is_closing:
             raise ClientGoneError
+        message = {"type": "http.response.body", "body": part, "more_body": True}
+        if not self.connection.is_congested:
+            await self._send(message)
+            return
         try:
             async with asyncio.timeout(SLOW_CLIENT):
-                await self._send({"type": "http.response.body", "body": part, "more_body": True})
+                await self._send(message)
         except TimeoutError:
             raise SlowClientError from None
 

@@ -83,6 +83,11 @@ class Protocol(HttpToolsProtocol):
         """Tell whether the client is gone, or cut."""
         return self.transport.is_closing()
 
+    @property
+    def is_congested(self) -> bool:
+        """Tell whether a write has to wait for the client to read."""
+        return self.flow.write_paused
+
     def abort(self) -> None:
         """Close the connection at once; the client sees an answer break off."""
         self.transport.abort()

@@ -39,6 +39,7 @@ class Peer:
         self.sent: list[Any] = []
         self.aborted = False
         self.is_closing = False
+        self.is_congested = True
         self._left = asyncio.Event()
         self._messages = list(messages)
         self._pause = pause

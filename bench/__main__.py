@@ -9,15 +9,17 @@ from pathlib import Path
 
 from bench import gets, lists, pauses, pings, scale, sync, watches
 from bench.report import Figure, table, write_json
-from bench.world import World, build
+from bench.world import NAMESPACES, World, build
+
+_Measure = Callable[[World], Iterable[Figure]]
 
 IN_PROCESS: dict[str, Callable[[], Iterable[Figure]]] = {
     "scale": scale.scale,
     "pauses": pauses.pauses,
 }
-WITH_SERVER: dict[str, Callable[[World], Iterable[Figure]]] = {
+FEW_PODS: dict[str, _Measure] = {"fanout": watches.fanout}
+MANY_PODS: dict[str, _Measure] = {
     "delay": watches.delay,
-    "fanout": watches.fanout,
     "gets": gets.gets,
     "live": gets.live,
     "lists": lists.lists,
@@ -29,7 +31,7 @@ WITH_SERVER: dict[str, Callable[[World], Iterable[Figure]]] = {
 def main() -> int:
     """Measure what was asked for; returns 1 when something failed, or --check finds a miss."""
     parser = argparse.ArgumentParser("python -m bench", description=__doc__)
-    names = [*IN_PROCESS, *WITH_SERVER]
+    names = [*IN_PROCESS, *FEW_PODS, *MANY_PODS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}; all")
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
@@ -58,12 +60,17 @@ class _Run:
         for name, measure in IN_PROCESS.items():
             if name in wanted:
                 self._add(name, measure())
-        chosen = [name for name in WITH_SERVER if name in wanted]
-        if chosen:
-            _progress(f"kube-apiserver with {pods} pods")
-            with build(pods) as world:
-                for name in chosen:
-                    self._add(name, WITH_SERVER[name](world))
+        self._with_server(FEW_PODS, wanted, NAMESPACES)
+        self._with_server(MANY_PODS, wanted, pods)
+
+    def _with_server(self, measures: dict[str, _Measure], wanted: list[str], pods: int) -> None:
+        chosen = [name for name in measures if name in wanted]
+        if not chosen:
+            return
+        _progress(f"kube-apiserver with {pods} pods")
+        with build(pods) as world:
+            for name in chosen:
+                self._add(name, measures[name](world))
 
     def _add(self, name: str, figures: Iterable[Figure]) -> None:
         _progress(name)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from bench.report import Figure
 from bench.scale import INFO, SAMPLE, listing
 from proxy.cache.informer import Informer, Scope
-from proxy.cli.run import _spare_the_collector
+from proxy.cli.run import spare_the_collector
 from proxy.forms.form import Form
 from proxy.forms.json import JsonForm
 from proxy.upstream.client import BATCH
@@ -17,7 +17,7 @@ OBJECTS = 100_000
 
 def pauses() -> Iterator[Figure]:
     """The longest pauses, in one process with the work, whose garbage collector is the proxy's."""
-    _spare_the_collector()
+    spare_the_collector()
     for name, seconds in asyncio.run(_measure()).items():
         yield Figure(f"longest pause, {name} 100,000 objects", seconds * 1e3, "ms", 10)
 

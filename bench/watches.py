@@ -15,6 +15,8 @@ DELAY = 5.0
 """Milliseconds that the median event may come later than kube-apiserver delivers it."""
 
 EVENTS = 200
+"""Events whose delay is measured."""
+
 CROWDS = {0: 100, 1: 100, 50: 100, 500: 40}
 """Watchers, and events that are told to them."""
 
@@ -47,8 +49,9 @@ def delay(world: World) -> Iterator[Figure]:
 def fanout(world: World) -> Iterator[Figure]:
     """CPU of an event with few watchers, its write included; and of one delivery to many.
 
-    A delivery is what an event costs more than without watchers. The events are of a ConfigMap as
-    large as a pod: its writes cost kube-apiserver little, so that the deliveries stand out.
+    A delivery is what an event costs more than without watchers. So that it stands out at
+    kube-apiserver, the events are of a ConfigMap as large as a pod, which is cheap to write, and
+    there are few pods: with many, its garbage collector works in bursts of half a second.
     """
     create(world.apiserver.server, _configmaps(world), configmap("bench"))
     rounds = [

@@ -57,9 +57,9 @@ get deployment.apps/web
 get all
 get events
 get crd
-get gadgets
-get gadgets g -o yaml
-get gadgets --field-selector spec.color=red -o name
+get exhibits
+get exhibits g -o yaml
+get exhibits --field-selector spec.color=red -o name
 get namespaces
 get ns kubectl -o json
 get unknowns
@@ -74,7 +74,7 @@ describe configmap c0
 describe pod p0
 describe node kubectl-node
 describe deployment web
-describe gadget g
+describe exhibit g
 describe pod none
 logs p0
 logs none
@@ -87,7 +87,7 @@ api-resources
 api-resources --api-group=apps -o name
 api-versions
 explain pods.spec.nodeName
-explain gadgets
+explain exhibits
 version
 cluster-info
 get pods --as=nobody
@@ -201,8 +201,8 @@ def seen(apiserver: ApiServer) -> None:
         patch(server, f"{pods}/p{number}/status", {"status": pod_status()})
         create(server, f"/api/v1/namespaces/{NAMESPACE}/configmaps", configmap(f"c{number}"))
     create(server, "/api/v1/nodes", node("kubectl-node"))
-    gadgets = define(server, crd("Gadget"))
-    create(server, gadgets.path(NAMESPACE), gadgets.object("g"))
+    exhibits = define(server, crd("Exhibit"))
+    create(server, exhibits.path(NAMESPACE), exhibits.object("g"))
     deployment = next(each for each in yaml.safe_load_all(MANIFEST) if each["kind"] == "Deployment")
     deployment["metadata"]["name"] = "web"
     create(server, f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", deployment)

@@ -197,7 +197,7 @@ def seen(apiserver: ApiServer) -> None:
     pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
     for number in range(3):
         create(server, pods, pod(f"p{number}", app="ab"[number % 2], tier="t"))
-        patch(server, f"{pods}/p{number}/status", {"status": pod_status()})
+        patch(server, f"{pods}/p{number}/status", pod_status())
         create(server, f"/api/v1/namespaces/{NAMESPACE}/configmaps", configmap(f"c{number}"))
     create(server, "/api/v1/nodes", node("kubectl-node"))
     exhibits = define(server, crd("Exhibit"))

@@ -42,9 +42,11 @@ async def move(storage: Storage, interval: float, chance: random.Random) -> None
 
     The shop's pods stay as they are, so that its story has one author.
     """
-    blog = [pod for pod in storage.list(PODS, storage.revision) if _is_of_blog(pod)]
     while True:
         await asyncio.sleep(interval)
+        blog = [pod for pod in storage.list(PODS, storage.revision) if _is_of_blog(pod)]
+        if not blog:
+            continue
         pod = chance.choice(blog)
         metadata = pod["metadata"]
         phase = chance.choice(_PHASES)

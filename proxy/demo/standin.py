@@ -7,7 +7,7 @@ kube-apiserver's shapes. It is not kube-apiserver, and proves nothing about it.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import islice
 from typing import Any, Self
 
@@ -95,7 +95,7 @@ class StandIn:
     def _list(self, target: ResourcePath, options: ReadOptions) -> Json:
         revision, start = self.storage.revision, ""
         if options.continue_token:
-            revision, start = decode_token(options.continue_token)
+            revision, start = _token(options.continue_token)
         elif options.resource_version_match == "Exact":
             revision = options.resource_version or 0
         selected = [
@@ -134,30 +134,40 @@ class StandIn:
             gone.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
+    def _initial(self, target: ResourcePath, options: ReadOptions) -> Iterator[Json]:
+        revision = self.storage.revision
+        for found in self.storage.list(target.resource, revision):
+            if _matches(found, target, options):
+                yield _event("ADDED", target.resource, found)
+        if options.allow_watch_bookmarks:
+            yield _bookmark(target.resource, revision, end=True)
+
     async def _events(
         self, target: ResourcePath, options: ReadOptions, gone: asyncio.Task[None]
     ) -> AsyncIterator[Json]:
         """Initial events where they're due, then changes and bookmarks until the deadline."""
         deadline = time.monotonic() + (options.timeout_seconds or 1800)
         revision = options.resource_version or 0
-        if not revision:
+        if not revision or options.send_initial_events:
             revision = self.storage.revision
             if options.send_initial_events is not False:
-                for found in self.storage.list(target.resource, revision):
-                    if _matches(found, target, options):
-                        yield _event("ADDED", target.resource, found)
-                if options.allow_watch_bookmarks:
-                    yield _bookmark(target.resource, revision, end=True)
+                for event in list(self._initial(target, options)):
+                    yield event
+        due = time.monotonic() + BOOKMARK_PERIOD
         while not gone.done() and time.monotonic() < deadline:
             news = self.storage.changed.next()
-            for change in self.storage.since(target.resource, revision):
-                if (event := _told(change, target, options)) is not None:
-                    yield event
+            # What is written while these events are sent comes in the next round.
+            changes = self.storage.since(target.resource, revision)
             revision = max(revision, self.storage.revision)
-            wait = min(BOOKMARK_PERIOD, deadline - time.monotonic())
-            done, _ = await asyncio.wait({news, gone}, timeout=wait, return_when="FIRST_COMPLETED")
-            if not done and options.allow_watch_bookmarks:
-                yield _bookmark(target.resource, revision, end=False)
+            for change in changes:
+                if (told := _told(change, target, options)) is not None:
+                    yield told
+            if time.monotonic() >= due:
+                due = time.monotonic() + BOOKMARK_PERIOD
+                if options.allow_watch_bookmarks:
+                    yield _bookmark(target.resource, revision, end=False)
+            wait = max(0.0, min(due, deadline) - time.monotonic())
+            await asyncio.wait({news, gone}, timeout=wait, return_when="FIRST_COMPLETED")
 
 
 _JSON = (b"content-type", b"application/json")
@@ -190,6 +200,13 @@ def _options(query: bytes) -> ReadOptions:
         return parse_options(query)
     except ValueError as error:
         raise BadRequest(str(error)) from error
+
+
+def _token(text: str) -> Token:
+    try:
+        return decode_token(text)
+    except ValueError as error:
+        raise BadRequest(f"invalid continue token: {error}") from error
 
 
 def _json(body: bytes) -> Json:

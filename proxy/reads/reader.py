@@ -12,7 +12,7 @@ from proxy.kube.requests import Request
 from proxy.kube.resources import Resource
 from proxy.reads.answers import MAX_INDENT, get_answer, indented
 from proxy.reads.catchup import CatchUp, Lines
-from proxy.reads.listing import Listing, Tally
+from proxy.reads.listing import SMALL, Listing, Tally
 from proxy.reads.plan import (
     Plan,
     Read,
@@ -156,7 +156,8 @@ class Reader:
             view.snapshots,
             self.tallies.setdefault(serving.read.target.resource, Tally()),
         )
-        if listing.is_small:
+        # What is to be indented is needed whole; whether it's too long shows then.
+        if listing.is_small or (serving.read.indent and listing.candidates.size <= SMALL):
             parts = list(listing.parts())
             return self._answer(serving, 200, sum(map(len, parts)), parts)
         if serving.read.indent:

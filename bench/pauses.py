@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from bench.report import Figure
 from bench.scale import INFO, SAMPLE, listing
-from proxy.cache.informer import Informer, Scope
+from proxy.cache.informer import Informer
+from proxy.cache.scope import Scope
 from proxy.cli.run import spare_the_collector
 from proxy.forms.form import Form
 from proxy.forms.json import JsonForm

@@ -7,8 +7,8 @@ from functools import partial
 from statistics import median
 
 from bench.report import Figure
-from proxy.cache.informer import View
 from proxy.cache.store import Store
+from proxy.cache.view import View
 from proxy.forms.json import JsonForm
 from proxy.forms.objects import Object
 from proxy.kube.options import parse_options

@@ -2,9 +2,9 @@
 
 from collections import deque
 from collections.abc import Callable
-from enum import StrEnum
 
-from proxy.cache.informer import Scope
+from proxy.cache.scope import Scope
+from proxy.kube.requests import Verb
 
 WINDOW = 60.0
 """Seconds within which reads count together."""
@@ -13,26 +13,18 @@ MAX_SCOPES = 4096
 """Scopes remembered: a client that sweeps over names can't fill the memory."""
 
 
-class Read(StrEnum):
-    """The reads that count, as in ``cache.on_demand``."""
-
-    GET = "get"
-    LIST = "list"
-    WATCH = "watch"
-
-
 class Demand:
     """Counts the forwarded reads of each scope against the *thresholds* of ``cache.on_demand``.
 
     A threshold of 1 earns an informer at once, 0 never.
     """
 
-    def __init__(self, thresholds: dict[Read, int], clock: Callable[[], float]) -> None:
+    def __init__(self, thresholds: dict[Verb, int], clock: Callable[[], float]) -> None:
         self._thresholds = thresholds
         self._clock = clock
-        self._reads: dict[tuple[Scope, Read], deque[float]] = {}
+        self._reads: dict[tuple[Scope, Verb], deque[float]] = {}
 
-    def earns(self, scope: Scope, read: Read) -> bool:
+    def earns(self, scope: Scope, read: Verb) -> bool:
         """Count a read; tell whether it earns an informer of *scope*."""
         threshold = self._thresholds[read]
         if threshold == 0:
@@ -42,7 +34,7 @@ class Demand:
         times.append(now)
         return len(times) == threshold and now - times[0] <= WINDOW
 
-    def _times(self, key: tuple[Scope, Read], threshold: int) -> deque[float]:
+    def _times(self, key: tuple[Scope, Verb], threshold: int) -> deque[float]:
         times = self._reads.pop(key, None) or deque(maxlen=threshold)
         self._reads[key] = times  # last in, last out
         if len(self._reads) > MAX_SCOPES:
@@ -51,5 +43,5 @@ class Demand:
 
     def forget(self, scope: Scope) -> None:
         """Start counting anew for a scope."""
-        for read in Read:
+        for read in self._thresholds:
             self._reads.pop((scope, read), None)

@@ -8,19 +8,16 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
-from enum import Enum, auto
 from itertools import chain
-from typing import NamedTuple
 
 from proxy.cache.backoff import Backoff
 from proxy.cache.difference import NoHistoryError, Pair, changed_pairs, differences, let_go
-from proxy.cache.history import History
 from proxy.cache.reflector import Reflector, Source
+from proxy.cache.scope import Scope
 from proxy.cache.signal import Signal
-from proxy.cache.snapshots import Snapshots
 from proxy.cache.store import Store
+from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType, Form
-from proxy.kube.resources import Resource
 
 STALLED = 90.0
 """Seconds without a sign of the API server after which an informer counts as stalled: the silence
@@ -29,44 +26,6 @@ after which a watch is given up (70 s), and time to reconnect."""
 
 MANY = 1000
 """Changes that are told in a thread, since sorting them would hold up the event loop."""
-
-
-class Scope(NamedTuple):
-    """What of a resource an informer holds: one namespace, or with "" all of them."""
-
-    resource: Resource
-    namespace: str = ""
-
-    def __str__(self) -> str:
-        """Spell it as informer ids are: ``pods.v1`` or ``pods.v1/default``."""
-        return f"{self.resource}/{self.namespace}" if self.namespace else str(self.resource)
-
-
-class Ending(Enum):
-    """Why a view is not continued."""
-
-    STOPPED = auto()  # clients may simply watch again
-    REWOUND = auto()  # versions that they hold mean nothing any more: 410
-
-
-class View:
-    """A synced state and its continuation: what every read is answered from."""
-
-    __slots__ = ("_clock", "ended", "form", "history", "snapshots", "store")
-
-    def __init__(self, form: Form, store: Store, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self.form = form
-        self.store = store
-        self.snapshots = Snapshots(store, clock)
-        self.history = History(store.version, clock)
-        self.ended: Ending | None = None
-
-    def relist(self, form: Form, store: Store) -> None:
-        """Go on with another store; tokens of the old one are the API server's from now on."""
-        self.form = form
-        self.store = store
-        self.snapshots = Snapshots(store, self._clock)
 
 
 class Informer:

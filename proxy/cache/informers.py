@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from proxy.cache.demand import Demand, Read
-from proxy.cache.informer import Ending, Informer, Scope
-from proxy.cache.reflector import Reason, RefusedError, Source
+from proxy.cache.demand import Demand
+from proxy.cache.informer import Informer
+from proxy.cache.reflector import RefusedError, Source, Trigger
+from proxy.cache.scope import Scope
+from proxy.cache.view import Ending
 from proxy.kube.errors import Forbidden
+from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
 
 MAX_NAMESPACES = 4
@@ -32,8 +35,8 @@ class Policy:
     *idle_ttl* is in seconds.
     """
 
-    thresholds: dict[Read, int] = field(
-        default_factory=lambda: {Read.WATCH: 1, Read.LIST: 2, Read.GET: 10}
+    thresholds: dict[Verb, int] = field(
+        default_factory=lambda: {Verb.WATCH: 1, Verb.LIST: 2, Verb.GET: 10}
     )
     idle_ttl: float = 1800.0
     own_namespace: str = ""
@@ -116,7 +119,7 @@ class Informers:
             return whole
         return part
 
-    def note(self, resource: Resource, namespace: str, read: Read) -> None:
+    def note(self, resource: Resource, namespace: str, read: Verb) -> None:
         """Count a read that no informer answered, and start one when it's earned."""
         if (resource.group, resource.plural) in _NEVER_EARNED:
             return
@@ -142,10 +145,10 @@ class Informers:
     def _open(self, scope: Scope, *, named: bool) -> None:
         informer = Informer(scope, self._source_of(scope), named=named, clock=self._clock)
         self._informers[scope] = informer
-        self._run(informer, Reason.START)
+        self._run(informer, Trigger.START)
         log.info("informer %s started (%s)", scope, "named" if named else "earned")
 
-    def _run(self, informer: Informer, reason: Reason) -> None:
+    def _run(self, informer: Informer, reason: Trigger) -> None:
         keeping = self._keep(informer, reason)
         self._tasks[informer.scope] = asyncio.create_task(
             keeping, name=f"informer {informer.scope}"
@@ -154,9 +157,9 @@ class Informers:
     def relist(self, informer: Informer) -> None:
         """List a resource anew; what is new becomes events, so reads and watches go on."""
         self._tasks[informer.scope].cancel()
-        self._run(informer, Reason.ASKED)
+        self._run(informer, Trigger.ASKED)
 
-    async def _keep(self, informer: Informer, reason: Reason) -> None:
+    async def _keep(self, informer: Informer, reason: Trigger) -> None:
         """Run a reflector for ever; while it is refused or has failed, reads are forwarded."""
         while True:
             try:

@@ -76,8 +76,8 @@ class Sink(Protocol):
         """Forget everything: the API server's history went back."""
 
 
-class Reason(StrEnum):
-    """Why a list or a watch was started anew."""
+class Trigger(StrEnum):
+    """What made a reflector list or watch anew."""
 
     START = "start"
     ENDED = "ended"
@@ -94,7 +94,7 @@ class Reason(StrEnum):
 class Unsynced:
     """Everything must be listed; by WatchList unless the server has refused one."""
 
-    reason: Reason = Reason.START
+    reason: Trigger = Trigger.START
     watch_list: bool = True
 
 
@@ -105,7 +105,7 @@ class Syncing:
     stream: Lines
     form: Form
     store: Store
-    reason: Reason
+    reason: Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Disconnected:
     """The sink holds a state, and no watch is open."""
 
     form: Form
-    reason: Reason
+    reason: Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,22 +157,22 @@ def after_failure(state: State, error: Exception) -> Recovery:
         unknown = isinstance(error, Invalid | BadRequest | TimeoutError)
         return Recovery(Unsynced(state.reason, not unknown), not unknown, _retry_after(error))
     if isinstance(error, Expired):
-        return Recovery(Unsynced(Reason.EXPIRED), pause=False)
+        return Recovery(Unsynced(Trigger.EXPIRED), pause=False)
     if isinstance(error, UnknownLayoutError):
-        return Recovery(Unsynced(Reason.LAYOUT), pause=True)
+        return Recovery(Unsynced(Trigger.LAYOUT), pause=True)
     return Recovery(Disconnected(state.form, _reason(error)), True, _retry_after(error))
 
 
-def _reason(error: Exception) -> Reason:
+def _reason(error: Exception) -> Trigger:
     match error:
         case TimeoutError():
-            return Reason.SILENT
+            return Trigger.SILENT
         case ServiceUnavailable():
-            return Reason.BROKEN
+            return Trigger.BROKEN
         case UnknownLayoutError():
-            return Reason.LAYOUT
+            return Trigger.LAYOUT
         case _:
-            return Reason.ERROR
+            return Trigger.ERROR
 
 
 def _retry_after(error: Exception) -> float:
@@ -192,8 +192,8 @@ class Reflector:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         silence: float = SILENCE,
     ) -> None:
-        self.relists: Counter[Reason] = Counter()
-        self.restarts: Counter[Reason] = Counter()
+        self.relists: Counter[Trigger] = Counter()
+        self.restarts: Counter[Trigger] = Counter()
         self.last_error = ""
         self._source = source
         self._sink = sink
@@ -202,7 +202,7 @@ class Reflector:
         self._sleep = sleep
         self._silence = silence
 
-    async def run(self, reason: Reason = Reason.START) -> None:
+    async def run(self, reason: Trigger = Trigger.START) -> None:
         """List, watch, and go on for ever; *reason* is that of the first list."""
         state: State = Unsynced(reason)
         try:
@@ -276,11 +276,11 @@ class Reflector:
         """
         if await self._source.current_version() < self._sink.version:
             self._sink.rewind()
-            return Unsynced(Reason.REWOUND)
-        if state.reason is Reason.ENDED:  # as all watches of a CRD do when it is changed
+            return Unsynced(Trigger.REWOUND)
+        if state.reason is Trigger.ENDED:  # as all watches of a CRD do when it is changed
             form = await self._source.describe()
             if form.shape != state.form.shape:
-                return Unsynced(Reason.LAYOUT)
+                return Unsynced(Trigger.LAYOUT)
         self._sink.contact()
         self.restarts[state.reason] += 1
         return self._streaming(state.form)
@@ -296,7 +296,7 @@ class Reflector:
             return state
         if self._clock() - state.since < SHORT_WATCH:
             await self._sleep(self._backoff.next())
-        return Disconnected(state.form, Reason.ENDED)
+        return Disconnected(state.form, Trigger.ENDED)
 
     async def _next(self, stream: Lines) -> Sequence[bytes] | None:
         """Wait for the next lines; None at a clean end. Raises TimeoutError on silence."""

@@ -1,6 +1,6 @@
 """Requests as clients send them, read once: URL, method and the headers that matter."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import StrEnum
 from string import printable
 from urllib.parse import quote
@@ -9,8 +9,8 @@ import msgspec
 
 from proxy.kube.paths import ResourcePath, parse_path, split_live
 
-Headers = Iterable[tuple[bytes, bytes]]
-"""Header names in lower case, as ASGI gives them."""
+Headers = Sequence[tuple[bytes, bytes]]
+"""Names and values as bytes; names of requests are in lower case, as ASGI gives them."""
 
 
 _PRINTABLE = printable.strip()

@@ -4,15 +4,14 @@ A client that comes back after the proxy was restarted needs no relist: short wa
 bookmarks carry it to a version that the history has.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from urllib.parse import urlencode
 
-from proxy.cache.informer import View
+from proxy.cache.reflector import Lines
+from proxy.cache.view import View
 from proxy.forms.form import Bookmark, Failure
 from proxy.kube.options import parse_query
 from proxy.kube.requests import Request
-
-Lines = AsyncGenerator[Sequence[bytes], None]
 
 SECONDS = 3
 """Length of a watch: its bookmark comes two seconds before the end, however idle the resource."""

@@ -9,8 +9,8 @@ from enum import Enum
 from hmac import compare_digest
 from typing import NamedTuple
 
-from proxy.cache.informer import View
 from proxy.cache.store import KeyRange, Snapshot
+from proxy.cache.view import View
 from proxy.kube.continuation import LATEST, decode_token
 from proxy.kube.negotiation import prefers_json, wants_indent
 from proxy.kube.options import ReadOptions, parse_options

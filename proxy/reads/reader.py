@@ -2,16 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from proxy.cache.demand import Read as DemandRead
-from proxy.cache.informer import Informer, View
+from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
+from proxy.cache.reflector import Lines
+from proxy.cache.view import View
+from proxy.kube import gojson
+from proxy.kube.errors import not_found
 from proxy.kube.requests import Request
 from proxy.kube.resources import Resource
-from proxy.reads.answers import MAX_INDENT, get_answer, indented
-from proxy.reads.catchup import CatchUp, Lines
+from proxy.reads.catchup import CatchUp
 from proxy.reads.listing import SMALL, Listing, Tally
 from proxy.reads.plan import (
     Plan,
@@ -29,6 +31,10 @@ from proxy.reads.watch import Watch
 AHEAD_WAIT = 0.15
 """Seconds a read waits for a version that its informer has not seen. A write to the resource
 arrives within milliseconds; a version from elsewhere may not arrive for a minute."""
+
+
+MAX_INDENT = 1024 * 1024
+"""Bytes of a body that is indented here, in about a millisecond; larger ones are forwarded."""
 
 
 class Answer(NamedTuple):
@@ -97,7 +103,7 @@ class Reader:
         resource, namespace = read.target.resource, read.target.namespace
         informer = self._informers.find(resource, namespace)
         if informer is None or informer.view is None:
-            self._informers.note(resource, namespace, DemandRead(read.verb))
+            self._informers.note(resource, namespace, read.verb)
             return Reason.NOT_CACHED if informer is None else Reason.SYNCING
         informer.touch()
         return self._serve(_Serving(request, read, informer, informer.view))
@@ -118,8 +124,7 @@ class Reader:
         decided: Plan = plan(read, view)
         match decided:
             case ServeGet():
-                status, body = get_answer(view, read.target.resource, decided.key)
-                return self._answer(serving, status, len(body), (body,))
+                return self._get(serving, decided.key)
             case ServeList():
                 return self._list(serving, decided)
             case ServeWatch():
@@ -128,6 +133,16 @@ class Reader:
                 return Pending(informer, decided.version)
             case Reason():
                 return decided
+
+    def _get(self, serving: _Serving, key: str) -> Answer | Reason:
+        _, read, _, view = serving
+        found = view.store.get(key)
+        if found is not None:
+            status, body = 200, view.form.encode_object(found)
+        else:
+            missing = not_found(read.target.resource, key.rpartition("/")[2])
+            status, body = missing.code, missing.status_body()
+        return self._answer(serving, view.store.version, status, (body,))
 
     def _watch(self, serving: _Serving, decided: ServeWatch) -> Stream:
         request, read, informer, view = serving
@@ -159,7 +174,7 @@ class Reader:
         # What is to be indented is needed whole; whether it's too long shows then.
         if listing.is_small or (serving.read.indent and listing.candidates.size <= SMALL):
             parts = list(listing.parts())
-            return self._answer(serving, 200, sum(map(len, parts)), parts)
+            return self._answer(serving, decided.snapshot.version, 200, parts)
         if serving.read.indent:
             return Reason.LARGE_INDENT
         return Answer(
@@ -172,12 +187,13 @@ class Reader:
         )
 
     def _answer(
-        self, serving: _Serving, status: int, length: int, parts: Iterable[bytes]
+        self, serving: _Serving, version: int, status: int, parts: Sequence[bytes]
     ) -> Answer | Reason:
         _, read, informer, view = serving
+        length = sum(map(len, parts))
         if read.indent:
             if length > MAX_INDENT:
                 return Reason.LARGE_INDENT
-            body = indented(parts)
-            length, parts = len(body), (body,)
-        return Answer(informer, view.store.version, status, view.form.content_type, length, parts)
+            parts = (gojson.indent(b"".join(parts)),)
+            length = len(parts[0])
+        return Answer(informer, version, status, view.form.content_type, length, parts)

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 
 from proxy.cache.history import Event
-from proxy.cache.informer import Ending, Informer, View
+from proxy.cache.informer import Informer
+from proxy.cache.view import Ending, View
 from proxy.forms.form import EventType
 from proxy.kube import gojson
 from proxy.kube.errors import ApiError, Expired

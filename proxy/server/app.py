@@ -7,13 +7,12 @@ import time
 from proxy.access.hosts import HostCheck
 from proxy.kube.errors import ApiError, BadRequest, Forbidden, InternalError, Timeout
 from proxy.kube.options import parse_query
-from proxy.kube.requests import Request, parse_request, verb_of
+from proxy.kube.requests import Headers, Request, parse_request, verb_of
 from proxy.reads.plan import Reason
 from proxy.reads.reader import Answer, Pending, Reader, Stream
 from proxy.server.exchange import (
     ClientGoneError,
     Exchange,
-    Headers,
     Receive,
     Scope,
     Send,
@@ -192,7 +191,7 @@ class ReadApp:
     ) -> None:
         asked = request_headers(exchange.headers)
         if reason is Reason.LIVE:  # for whatever cache there may be further up
-            asked.append((b"cache-control", b"no-cache"))
+            asked = [*asked, (b"cache-control", b"no-cache")]
         async with self._client.open(
             request.method,
             request.raw_target,

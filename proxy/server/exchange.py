@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mutab
 from typing import Any
 
 from proxy.kube.errors import ApiError
+from proxy.kube.requests import Headers
 from proxy.server.protocol import CONNECTION, Protocol
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
 
 SLOW_CLIENT = 60.0
 """Seconds that a client may take to make room for the next part; then it is cut."""

@@ -5,8 +5,8 @@ import logging
 
 from proxy.access.hosts import HostCheck
 from proxy.cache.backoff import Backoff
-from proxy.cache.informer import Scope
 from proxy.cache.informers import Informers, Policy
+from proxy.cache.scope import Scope
 from proxy.kube.errors import ApiError
 from proxy.kube.resources import Resource
 from proxy.kube.selectable import SelectableField, declared_field

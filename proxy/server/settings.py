@@ -20,8 +20,8 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from proxy.cache.demand import Read
 from proxy.forms.objects import ObjectDecoder
+from proxy.kube.requests import Verb
 from proxy.kube.selectable import declared_field
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -112,9 +112,9 @@ class OnDemandSettings(_Section):
     get: int = Field(default=10, ge=0)
 
     @property
-    def thresholds(self) -> dict[Read, int]:
+    def thresholds(self) -> dict[Verb, int]:
         """The same, as the registry takes it."""
-        return {Read.WATCH: self.watch, Read.LIST: self.list, Read.GET: self.get}
+        return {Verb.WATCH: self.watch, Verb.LIST: self.list, Verb.GET: self.get}
 
 
 class CacheSettings(_Section):

@@ -13,6 +13,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.kube.errors import ApiError, ServiceUnavailable, Timeout, from_status
+from proxy.kube.requests import Headers
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.lines import LineFramer
 
@@ -34,8 +35,6 @@ BUFFER = 256 * 1024
 
 # 1.37 compresses WatchLists in one gzip member per flush, which many decoders misread.
 _PLAIN_JSON = ((b"Accept", b"application/json"), (b"Accept-Encoding", b"identity"))
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Response(NamedTuple):

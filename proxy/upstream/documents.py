@@ -8,8 +8,9 @@ import re
 from collections import OrderedDict
 from typing import NamedTuple
 
+from proxy.kube.requests import Headers
 from proxy.upstream.client import Client
-from proxy.upstream.headers import Headers, response_headers
+from proxy.upstream.headers import response_headers
 
 MAX_BYTES = 64 * 1024 * 1024
 """Bodies kept in all; OpenAPI v2 of a plain cluster is 4 MB."""

@@ -1,8 +1,6 @@
 """Which headers travel on, in each direction."""
 
-from collections.abc import Iterable
-
-Headers = list[tuple[bytes, bytes]]
+from proxy.kube.requests import Headers
 
 # RFC 9110 §7.6.1, and what this hop's client library sets itself.
 _HOP_BY_HOP = frozenset(
@@ -23,17 +21,17 @@ _REQUEST_ONLY = frozenset({b"host", b"expect"})
 _OWN = frozenset({b"x-kubecache-read"})
 
 
-def request_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+def request_headers(headers: Headers) -> Headers:
     """Choose the request headers to send upstream."""
     return _without(headers, _REQUEST_ONLY | _OWN)
 
 
-def response_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+def response_headers(headers: Headers) -> Headers:
     """Choose the answer's headers to send on to the client."""
     return _without(headers, frozenset({b"date"}))
 
 
-def _without(headers: Iterable[tuple[bytes, bytes]], more: frozenset[bytes]) -> Headers:
+def _without(headers: Headers, more: frozenset[bytes]) -> Headers:
     kept = [(name.lower(), value) for name, value in headers]
     named = {
         token.strip().lower()

@@ -4,7 +4,7 @@ import random
 from collections.abc import AsyncGenerator, Sequence
 from urllib.parse import urlencode
 
-from proxy.cache.informer import Scope
+from proxy.cache.scope import Scope
 from proxy.forms.form import Form
 from proxy.forms.json import JsonForm, list_version
 from proxy.kube.selectable import SelectableField, selectable_fields

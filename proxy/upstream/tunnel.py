@@ -5,17 +5,16 @@ The request goes upstream as it came, then both directions are copied until both
 
 import asyncio
 import ssl
-from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from proxy.kube.errors import ServiceUnavailable
+from proxy.kube.requests import Headers
 from proxy.upstream.client import CONNECT_TIMEOUT
 from proxy.upstream.credentials import Credentials
 
 _CHUNK = 64 * 1024
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Headers = Sequence[tuple[bytes, bytes]]
 
 
 async def connect(credentials: Credentials, *, own: bool) -> Streams:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from proxy.cache.informer import View
 from proxy.cache.store import Store
+from proxy.cache.view import View
 from proxy.forms.form import EventType, Form
 from proxy.forms.json import JsonForm, Layout
 from proxy.forms.objects import NO_LABELS, LabelSet, Object

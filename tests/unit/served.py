@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.cache.informer import Informer, Scope
+from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers, Policy
-from proxy.reads.catchup import Lines
+from proxy.cache.reflector import Lines
+from proxy.cache.scope import Scope
 from proxy.reads.reader import Reader
 from proxy.server.pulse import Pulse
 from proxy.server.stats import Stats

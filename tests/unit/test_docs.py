@@ -16,8 +16,9 @@ from pydantic.fields import FieldInfo
 
 from proxy.access.hosts import HostCheck
 from proxy.cache import reflector
-from proxy.cache.informer import Informer, Scope
+from proxy.cache.informer import Informer
 from proxy.cache.reflector import Source
+from proxy.cache.scope import Scope
 from proxy.cli.main import COMMANDS
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
@@ -163,7 +164,7 @@ def _informers() -> list[Informer]:
     """One informer that never ran, but has counted."""
     informer = Informer(Scope(Resource("", "v1", "pods")), cast(Source, None))
     informer.terminated["client"] += 1
-    for reason in reflector.Reason:
+    for reason in reflector.Trigger:
         informer.reflector.relists[reason] += 1
         informer.reflector.restarts[reason] += 1
     return [informer]
@@ -216,7 +217,7 @@ def test_labels_in_queries_exist() -> None:
 
 def test_reasons_to_list_and_to_watch_anew_are_documented() -> None:
     rows = METRICS.rows("reason", "of")
-    assert {word(row[0]) for row in rows} == set(reflector.Reason)
+    assert {word(row[0]) for row in rows} == set(reflector.Trigger)
     assert {row[1] for row in rows} == {"relists", "restarts"}
 
 

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.cache.backoff import Backoff
-from proxy.cache.informer import Informer, Scope
+from proxy.cache.informer import Informer
 from proxy.cache.reflector import Reflector, RefusedError
+from proxy.cache.scope import Scope
 from proxy.cache.store import Store
 from proxy.forms.form import EventType, Form
 from proxy.forms.objects import Object

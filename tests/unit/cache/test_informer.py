@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from proxy.cache.informer import MANY, STALLED, Ending, Informer, Scope, View
+from proxy.cache.informer import MANY, STALLED, Informer
+from proxy.cache.scope import Scope
 from proxy.cache.store import Store
+from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType
 from proxy.forms.objects import Object
 from proxy.kube.resources import Resource

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from proxy.cache.demand import Read
-from proxy.cache.informer import STALLED, Ending, Informer, Scope
+from proxy.cache.informer import STALLED, Informer
 from proxy.cache.informers import MAX_NAMESPACES, REFUSED_PAUSE, Informers, Policy
-from proxy.cache.reflector import Reason
+from proxy.cache.reflector import Trigger
+from proxy.cache.scope import Scope
+from proxy.cache.view import Ending
 from proxy.kube.errors import Forbidden, InternalError, MethodNotAllowed, NotFound
+from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
 from tests.unit import virtual_time
 from tests.unit.builders import PODS as PODS_WIRE
@@ -27,7 +29,7 @@ PODS = Resource("", "v1", "pods")
 NODES = Resource("", "v1", "nodes")
 SECRETS = Resource("", "v1", "secrets")
 
-AT_ONCE = {Read.WATCH: 1, Read.LIST: 1, Read.GET: 1}
+AT_ONCE = {Verb.WATCH: 1, Verb.LIST: 1, Verb.GET: 1}
 
 
 class Registry:
@@ -46,7 +48,7 @@ class Registry:
         self.sources[scope] = source
         return source
 
-    def note(self, namespace: str = "", read: Read = Read.WATCH, resource: Resource = PODS) -> None:
+    def note(self, namespace: str = "", read: Verb = Verb.WATCH, resource: Resource = PODS) -> None:
         self.informers.note(resource, namespace, read)
 
     def found(self, namespace: str = "", resource: Resource = PODS) -> Informer:
@@ -106,18 +108,18 @@ async def test_a_named_informer_starts_at_once_and_becomes_ready(registry: Regis
     informer = registry.found()
     assert informer.named
     assert informer.version == 10
-    assert informer.reflector.relists == {Reason.START: 1}
+    assert informer.reflector.relists == {Trigger.START: 1}
 
 
 @with_registry(Policy())
 async def test_reads_earn_an_informer_of_their_scope(registry: Registry) -> None:
     for _ in range(9):
-        registry.note("a", Read.GET)
-    registry.note("b", Read.LIST)
+        registry.note("a", Verb.GET)
+    registry.note("b", Verb.LIST)
     assert registry.scopes == []
-    registry.note("a", Read.GET)
-    registry.note("b", Read.LIST)
-    registry.note("c", Read.WATCH)
+    registry.note("a", Verb.GET)
+    registry.note("b", Verb.LIST)
+    registry.note("c", Verb.WATCH)
     assert registry.scopes == ["pods.v1/a", "pods.v1/b", "pods.v1/c"]
     assert registry.unready == [], "what is earned delays no readiness"
 
@@ -133,11 +135,11 @@ async def test_reads_of_what_is_there_start_nothing(registry: Registry) -> None:
 
 @with_registry()
 async def test_secrets_are_never_earned(registry: Registry) -> None:
-    for read in Read:
+    for read in (Verb.GET, Verb.LIST, Verb.WATCH):
         registry.note("a", read, SECRETS)
         registry.note("", read, SECRETS)
     assert registry.scopes == []
-    registry.note("", Read.LIST, Resource("example.com", "v1", "secrets"))
+    registry.note("", Verb.LIST, Resource("example.com", "v1", "secrets"))
     assert registry.scopes == ["secrets.v1.example.com"]
     registry.informers.name(Scope(SECRETS, "a"))
     assert registry.scopes == ["secrets.v1.example.com", "secrets.v1/a"]
@@ -263,7 +265,7 @@ async def test_a_stand_in_is_not_listed_anew_each_time_the_whole_is_refused(
     registry.informers.name(Scope(PODS))
     await asyncio.sleep(5 * REFUSED_PAUSE)
     assert registry.sources[Scope(PODS)].described > 5
-    assert registry.found("own").reflector.relists == {Reason.START: 1}
+    assert registry.found("own").reflector.relists == {Trigger.START: 1}
 
 
 @with_registry(Policy(own_namespace="own"))
@@ -343,7 +345,7 @@ async def test_a_relist_goes_on_with_the_view(registry: Registry) -> None:
     await settle()
     assert informer.view is view
     assert informer.version == 20
-    assert informer.reflector.relists == {Reason.START: 1, Reason.ASKED: 1}
+    assert informer.reflector.relists == {Trigger.START: 1, Trigger.ASKED: 1}
     assert registry.sources[Scope(PODS)].open == 1
 
 
@@ -356,7 +358,7 @@ async def test_naming_what_was_earned_lists_it_anew(registry: Registry) -> None:
     await settle()
     assert registry.found() is informer
     assert informer.named
-    assert informer.reflector.relists == {Reason.START: 1, Reason.ASKED: 1}
+    assert informer.reflector.relists == {Trigger.START: 1, Trigger.ASKED: 1}
 
 
 @with_registry()
@@ -421,12 +423,12 @@ async def test_a_stopped_informer_ends_its_readers_and_is_earned_again(registry:
 
 @with_registry(Policy())
 async def test_what_was_stopped_must_be_earned_as_often_again(registry: Registry) -> None:
-    registry.note("a", Read.LIST)
-    registry.note("a", Read.LIST)
+    registry.note("a", Verb.LIST)
+    registry.note("a", Verb.LIST)
     registry.informers.stop_informer(registry.found("a"))
-    registry.note("a", Read.LIST)
+    registry.note("a", Verb.LIST)
     assert registry.scopes == []
-    registry.note("a", Read.LIST)
+    registry.note("a", Verb.LIST)
     assert registry.scopes == ["pods.v1/a"]
 
 

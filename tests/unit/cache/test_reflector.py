@@ -10,12 +10,12 @@ import pytest
 from proxy.cache.backoff import Backoff
 from proxy.cache.reflector import (
     Disconnected,
-    Reason,
     Reflector,
     RefusedError,
     State,
     Streaming,
     Syncing,
+    Trigger,
     Unsynced,
     after_failure,
 )
@@ -136,7 +136,7 @@ def test_a_watch_list_becomes_the_state_at_its_end_and_goes_on_as_the_watch() ->
     play = Play([[PODS.added("x", version=3)], SYNCED[1:], [PODS.modified("x", version=6)], LONG])
     assert play.asked == ["watchlist", "version"]
     assert play.told == ["replace [x@3] at 5", "MODIFIED x@6", "contact"]
-    assert play.reflector.relists == {Reason.START: 1}
+    assert play.reflector.relists == {Trigger.START: 1}
 
 
 def test_changes_among_initial_events_are_part_of_the_state() -> None:
@@ -258,7 +258,7 @@ def test_a_clean_end_is_resumed_at_once() -> None:
     play = Play([SYNCED, [PODS.bookmark(7)], LONG], [LONG])
     assert play.asked == ["watchlist", "version", "watch 7", "version"]
     assert play.pauses == []
-    assert play.reflector.restarts == {Reason.ENDED: 2}
+    assert play.reflector.restarts == {Trigger.ENDED: 2}
 
 
 def test_a_watch_that_ends_at_once_is_not_spun() -> None:
@@ -269,23 +269,23 @@ def test_a_watch_that_ends_at_once_is_not_spun() -> None:
 @pytest.mark.parametrize(
     ("failure", "reason"),
     [
-        (ServiceUnavailable("the connection broke in a line"), Reason.BROKEN),
-        (None, Reason.SILENT),
-        (InternalError("etcd"), Reason.ERROR),
-        (Timeout("Too large resource version: 5, current: 3"), Reason.ERROR),
-        (Unauthorized("the token has expired"), Reason.ERROR),
-        ([error_line(InternalError("etcd"))], Reason.ERROR),
+        (ServiceUnavailable("the connection broke in a line"), Trigger.BROKEN),
+        (None, Trigger.SILENT),
+        (InternalError("etcd"), Trigger.ERROR),
+        (Timeout("Too large resource version: 5, current: 3"), Trigger.ERROR),
+        (Unauthorized("the token has expired"), Trigger.ERROR),
+        ([error_line(InternalError("etcd"))], Trigger.ERROR),
     ],
 )
 def test_a_broken_watch_is_resumed_where_it_was_after_a_pause(
-    failure: Step, reason: Reason
+    failure: Step, reason: Trigger
 ) -> None:
     play = Play([SYNCED, [PODS.modified("x", version=6)], failure], [[PODS.bookmark(8)], LONG])
     assert play.asked == ["watchlist", "version", "watch 6", "version"]
     assert play.told[1:3] == ["MODIFIED x@6", "contact"]
     assert play.pauses == [0.8]
     assert play.reflector.restarts[reason] == 1
-    assert play.reflector.relists == {Reason.START: 1}, "nothing was listed anew"
+    assert play.reflector.relists == {Trigger.START: 1}, "nothing was listed anew"
     assert play.reflector.last_error
 
 
@@ -303,13 +303,13 @@ def test_expired_is_relisted_without_a_pause(expiry: list[Step]) -> None:
     assert play.asked == ["watchlist", "watchlist", "version"]
     assert play.told[-2:] == ["replace [y@8] at 9", "contact"]
     assert play.pauses == []
-    assert play.reflector.relists == {Reason.START: 1, Reason.EXPIRED: 1}
+    assert play.reflector.relists == {Trigger.START: 1, Trigger.EXPIRED: 1}
 
 
 def test_a_resumed_watch_that_has_expired_is_relisted() -> None:
     play = Play([SYNCED, LONG], [Expired("too old")], [AGAIN, [], LONG])
     assert play.asked[:4] == ["watchlist", "version", "watch 5", "watchlist"]
-    assert play.reflector.relists == {Reason.START: 1, Reason.EXPIRED: 1}
+    assert play.reflector.relists == {Trigger.START: 1, Trigger.EXPIRED: 1}
     assert play.pauses == []
 
 
@@ -330,7 +330,7 @@ def test_an_unknown_line_is_relisted_and_what_came_before_it_is_kept() -> None:
     batch = [PODS.modified("x", version=6), b'{"type":"MODIFIED","obj']
     play = Play([SYNCED, batch], [AGAIN, LONG])
     assert play.told == ["replace [x@3] at 5", "MODIFIED x@6", "replace [y@8] at 9", "contact"]
-    assert play.reflector.relists == {Reason.START: 1, Reason.LAYOUT: 1}
+    assert play.reflector.relists == {Trigger.START: 1, Trigger.LAYOUT: 1}
     assert play.pauses == [0.8]
 
 
@@ -362,7 +362,7 @@ def test_versions_that_went_back_drop_the_state(failure: Step) -> None:
     play = Play([SYNCED, failure], [[PODS.bookmark(2, initial_end=True)], LONG], versions=[4])
     assert play.asked[:3] == ["watchlist", "version", "watchlist"]
     assert play.told[:3] == ["replace [x@3] at 5", "rewind", "replace [] at 2"]
-    assert play.reflector.relists == {Reason.START: 1, Reason.REWOUND: 1}
+    assert play.reflector.relists == {Trigger.START: 1, Trigger.REWOUND: 1}
 
 
 @pytest.mark.parametrize("version", [5, 6])
@@ -385,13 +385,13 @@ def test_another_shape_after_a_clean_end_is_relisted() -> None:
     play = Play([SYNCED, LONG], [AGAIN, LONG], forms=[PODS.form(), changed, changed, changed])
     assert play.asked == ["watchlist", "version", "watchlist", "version"]
     assert play.told == ["replace [x@3] at 5", "replace [y@8] at 9", "contact"]
-    assert play.reflector.relists == {Reason.START: 1, Reason.LAYOUT: 1}
+    assert play.reflector.relists == {Trigger.START: 1, Trigger.LAYOUT: 1}
 
 
 def test_the_shape_is_not_learnt_again_after_a_break() -> None:
     forms: list[Form | Exception] = [PODS.form(), NotFound("asked after a break")]
     play = Play([SYNCED, ServiceUnavailable("broken")], forms=forms)
-    assert play.reflector.restarts == {Reason.BROKEN: 1}
+    assert play.reflector.restarts == {Trigger.BROKEN: 1}
 
 
 def test_a_resource_that_is_gone_after_a_clean_end_is_refused() -> None:
@@ -424,14 +424,14 @@ def test_cancellation_closes_the_stream(slow: bool) -> None:
         source = ScriptedSource(clock, [[SYNCED, None]])
         sink = WatchedSink(slow=slow)
         reflector = Reflector(source, sink, Backoff(clock=clock), clock=clock)
-        running = asyncio.create_task(reflector.run(Reason.ASKED))
+        running = asyncio.create_task(reflector.run(Trigger.ASKED))
         await sink.given.wait()
         assert source.open == 1
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         assert source.open == 0
-        assert reflector.relists == {Reason.ASKED: 1}
+        assert reflector.relists == {Trigger.ASKED: 1}
         return sink.told
 
     assert asyncio.run(cancel()) == ([] if slow else ["replace [x@3] at 5"])
@@ -447,34 +447,34 @@ async def _nothing() -> AsyncGenerator[Sequence[bytes], None]:
 def _state(name: str) -> State:
     form = PODS.form()
     states: dict[str, State] = {
-        "unsynced": Unsynced(Reason.START, watch_list=True),
-        "paged": Unsynced(Reason.EXPIRED, watch_list=False),
-        "syncing": Syncing(_nothing(), form, Store(), Reason.EXPIRED),
-        "disconnected": Disconnected(form, Reason.ENDED),
+        "unsynced": Unsynced(Trigger.START, watch_list=True),
+        "paged": Unsynced(Trigger.EXPIRED, watch_list=False),
+        "syncing": Syncing(_nothing(), form, Store(), Trigger.EXPIRED),
+        "disconnected": Disconnected(form, Trigger.ENDED),
         "streaming": Streaming(_nothing(), form, 0.0),
     }
     return states[name]
 
 
-START, PAGED = Unsynced(Reason.START), Unsynced(Reason.EXPIRED, watch_list=False)
-SYNC_AGAIN, SYNC_PAGED = Unsynced(Reason.EXPIRED), PAGED
-EXPIRED, LAYOUT = Unsynced(Reason.EXPIRED), Unsynced(Reason.LAYOUT)
+START, PAGED = Unsynced(Trigger.START), Unsynced(Trigger.EXPIRED, watch_list=False)
+SYNC_AGAIN, SYNC_PAGED = Unsynced(Trigger.EXPIRED), PAGED
+EXPIRED, LAYOUT = Unsynced(Trigger.EXPIRED), Unsynced(Trigger.LAYOUT)
 
-OUTCOMES: list[tuple[Exception, list[Unsynced | Reason | None]]] = [
+OUTCOMES: list[tuple[Exception, list[Unsynced | Trigger | None]]] = [
     # what leads on from unsynced, paged, syncing, disconnected, streaming; None: refused
     (Forbidden(""), [None] * 5),
     (NotFound(""), [None] * 5),
     (MethodNotAllowed(""), [None] * 5),
     (UnknownLayoutError(""), [None, None, None, LAYOUT, LAYOUT]),
     (Expired(""), [START, PAGED, SYNC_AGAIN, EXPIRED, EXPIRED]),
-    (Invalid(""), [START, PAGED, SYNC_PAGED, Reason.ERROR, Reason.ERROR]),
-    (BadRequest(""), [START, PAGED, SYNC_PAGED, Reason.ERROR, Reason.ERROR]),
-    (TimeoutError(), [START, PAGED, SYNC_PAGED, Reason.SILENT, Reason.SILENT]),
-    (Timeout(""), [START, PAGED, SYNC_AGAIN, Reason.ERROR, Reason.ERROR]),
-    (ServiceUnavailable(""), [START, PAGED, SYNC_AGAIN, Reason.BROKEN, Reason.BROKEN]),
-    (InternalError(""), [START, PAGED, SYNC_AGAIN, Reason.ERROR, Reason.ERROR]),
-    (Unauthorized(""), [START, PAGED, SYNC_AGAIN, Reason.ERROR, Reason.ERROR]),
-    (TooManyRequests("", retry_after=9), [START, PAGED, SYNC_AGAIN, Reason.ERROR, Reason.ERROR]),
+    (Invalid(""), [START, PAGED, SYNC_PAGED, Trigger.ERROR, Trigger.ERROR]),
+    (BadRequest(""), [START, PAGED, SYNC_PAGED, Trigger.ERROR, Trigger.ERROR]),
+    (TimeoutError(), [START, PAGED, SYNC_PAGED, Trigger.SILENT, Trigger.SILENT]),
+    (Timeout(""), [START, PAGED, SYNC_AGAIN, Trigger.ERROR, Trigger.ERROR]),
+    (ServiceUnavailable(""), [START, PAGED, SYNC_AGAIN, Trigger.BROKEN, Trigger.BROKEN]),
+    (InternalError(""), [START, PAGED, SYNC_AGAIN, Trigger.ERROR, Trigger.ERROR]),
+    (Unauthorized(""), [START, PAGED, SYNC_AGAIN, Trigger.ERROR, Trigger.ERROR]),
+    (TooManyRequests("", retry_after=9), [START, PAGED, SYNC_AGAIN, Trigger.ERROR, Trigger.ERROR]),
 ]
 
 UNPAUSED = {
@@ -498,7 +498,7 @@ UNPAUSED = {
     ],
 )
 def test_what_a_failure_leads_to(
-    name: str, error: Exception, expected: Unsynced | Reason | None
+    name: str, error: Exception, expected: Unsynced | Trigger | None
 ) -> None:
     state = _state(name)
     if expected is None:
@@ -506,7 +506,7 @@ def test_what_a_failure_leads_to(
             after_failure(state, error)
         return
     recovery = after_failure(state, error)
-    if isinstance(expected, Reason):
+    if isinstance(expected, Trigger):
         assert isinstance(state, Disconnected | Streaming)
         assert recovery.state == Disconnected(state.form, expected)
     else:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from proxy.cache.informer import View
+from proxy.cache.view import View
 from proxy.forms.form import Change, EventType
 from proxy.kube.errors import Expired, Forbidden
 from proxy.kube.requests import parse_request

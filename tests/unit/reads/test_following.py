@@ -11,8 +11,10 @@ from typing import NamedTuple, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.cache.informer import Informer, Scope, View
+from proxy.cache.informer import Informer
 from proxy.cache.reflector import Source
+from proxy.cache.scope import Scope
+from proxy.cache.view import View
 from proxy.forms.form import Bookmark, Change, EventType
 from proxy.forms.objects import Object
 from proxy.kube.options import parse_options

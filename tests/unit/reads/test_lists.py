@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.cache.informer import View
 from proxy.cache.store import CHUNK, Store
+from proxy.cache.view import View
 from proxy.forms.json import JsonForm
 from proxy.forms.objects import Object
 from proxy.kube.continuation import decode_token

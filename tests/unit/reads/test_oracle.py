@@ -13,9 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from proxy.cache.informer import Informer, Scope
+from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers, Policy
 from proxy.cache.reflector import Source
+from proxy.cache.scope import Scope
 from proxy.cache.store import Store
 from proxy.demo.storage import Change, Json, Storage
 from proxy.forms.form import Change as Told

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.cache.informer import View
 from proxy.cache.store import Store
+from proxy.cache.view import View
 from proxy.forms.form import EventType
 from proxy.forms.json import JsonForm
 from proxy.kube.continuation import Token, encode_token

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import msgspec
 import pytest
 
-from proxy.cache.informer import Ending, Informer
+from proxy.cache.informer import Informer
+from proxy.cache.view import Ending
 from proxy.forms.form import Change, EventType
 from proxy.kube import gojson
 from proxy.kube.errors import not_found
 from proxy.kube.requests import Request, parse_request
-from proxy.reads.answers import MAX_INDENT
 from proxy.reads.listing import SMALL
 from proxy.reads.plan import Reason
-from proxy.reads.reader import AHEAD_WAIT, Answer, Pending, Stream
+from proxy.reads.reader import AHEAD_WAIT, MAX_INDENT, Answer, Pending, Stream
 from tests.unit import virtual_time
 from tests.unit.builders import PODS, Item, item
 from tests.unit.served import Served
@@ -54,6 +55,8 @@ def answered(served: Served, target: str) -> tuple[int, bytes]:
     body = b"".join(answer.parts)
     assert answer.length in (None, len(body))
     assert answer.content_type == b"application/json"
+    if answer.status == 200 and b'"kind":"PodList"' in body:
+        assert json.loads(body)["metadata"]["resourceVersion"] == str(answer.version)
     return answer.status, body
 
 
@@ -96,6 +99,24 @@ def test_a_list_is_answered_as_the_api_server_would(target: str, items: list[Ite
     async def story(served: Served) -> None:
         await served.synced()
         assert answered(served, target) == (200, PODS.page(*items, version=10))
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=1&continue={}", "resourceVersion=11&resourceVersionMatch=Exact"]
+)
+def test_an_older_state_is_called_by_its_own_version(query: str) -> None:
+    async def story(served: Served) -> None:
+        informer = await served.synced()
+        write(informer, item("w", version=11))
+        first = json.loads(answered(served, f"{COLLECTION}?limit=1")[1])["metadata"]
+        write(informer, item("z", version=12))
+        answer = served.reader.read(request(f"{COLLECTION}?{query.format(first['continue'])}"))
+        assert isinstance(answer, Answer)
+        version = json.loads(b"".join(answer.parts))["metadata"]["resourceVersion"]
+        assert version == "11"
+        assert str(answer.version) == version
 
     play(story)
 

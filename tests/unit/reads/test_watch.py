@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.cache.informer import Ending, Informer, Scope, View
+from proxy.cache.informer import Informer
 from proxy.cache.reflector import Source
+from proxy.cache.scope import Scope
 from proxy.cache.store import Store
+from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType
 from proxy.forms.json import JsonForm
 from proxy.forms.objects import Object

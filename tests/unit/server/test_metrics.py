@@ -98,7 +98,7 @@ def count_everything(informer: Informer, served: Served) -> None:
     listed = served.reader.read(parse_request("GET", b"/api/v1/pods", b"", []))
     assert isinstance(listed, Answer)
     informer.terminated["client"] += 1
-    informer.reflector.restarts[reflector.Reason.BROKEN] += 1
+    informer.reflector.restarts[reflector.Trigger.BROKEN] += 1
 
 
 def test_names_and_labels_are_the_public_ones() -> None:

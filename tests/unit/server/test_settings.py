@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.cache.demand import Read
 from proxy.cli.main import main
+from proxy.kube.requests import Verb
 from proxy.server.settings import (
     Address,
     ResourceSettings,
@@ -67,7 +67,7 @@ def test_a_section_may_come_from_all_three(tmp_path: Path, monkeypatch: pytest.M
         variables={"CACHE__ON_DEMAND__LIST": "5", "CACHE__IDLE_TTL": "1h"},
         file="cache: {idle_ttl: 1m, on_demand: {get: 8, list: 8, watch: 0}}",
     )
-    assert found.cache.on_demand.thresholds == {Read.WATCH: 0, Read.LIST: 5, Read.GET: 3}
+    assert found.cache.on_demand.thresholds == {Verb.WATCH: 0, Verb.LIST: 5, Verb.GET: 3}
     assert found.cache.idle_ttl == 3600.0
 
 

@@ -2,9 +2,8 @@
 
 import pytest
 
+from proxy.kube.requests import Headers
 from proxy.upstream.headers import request_headers, response_headers
-
-Headers = list[tuple[bytes, bytes]]
 
 
 @pytest.mark.parametrize(

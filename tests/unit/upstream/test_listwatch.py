@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from proxy.cache.informer import Scope
+from proxy.cache.scope import Scope
 from proxy.forms.form import Form, UnknownLayoutError
 from proxy.kube.errors import Expired, Forbidden, MethodNotAllowed, NotFound, TooManyRequests
 from proxy.kube.resources import Resource

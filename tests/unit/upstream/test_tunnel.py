@@ -10,8 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from proxy.kube.errors import ServiceUnavailable
+from proxy.kube.requests import Headers
 from proxy.upstream.credentials import Credentials
-from proxy.upstream.tunnel import Headers, Streams, connect, request_head, splice
+from proxy.upstream.tunnel import Streams, connect, request_head, splice
 from tests.unit.upstream.servers import answering, credentials, serving
 
 Write = Callable[..., str]

@@ -13,7 +13,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 """Names and values as bytes; names of requests are in lower case, as ASGI gives them."""
 
 
-_PRINTABLE = printable.strip()
+_SENT_AS_THEY_ARE = printable.strip().replace("#", "")  # Go takes a "#" literally
 
 
 class Verb(StrEnum):
@@ -51,9 +51,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def raw_target(self) -> str:
-        """The path and query to send upstream; bytes beyond ASCII are percent-encoded."""
+        """The path and query to send upstream; bytes beyond ASCII are percent-encoded, and "#"."""
         query = f"?{self.query.decode('latin-1')}" if self.query else ""
-        return quote(self.path + query, safe=_PRINTABLE, encoding="latin-1")
+        return quote(self.path + query, safe=_SENT_AS_THEY_ARE, encoding="latin-1")
 
 
 def parse_request(method: str, raw_path: bytes, query: bytes, headers: Headers) -> Request:

@@ -27,6 +27,7 @@ from proxy.upstream.headers import request_headers, response_headers
 
 log = logging.getLogger(__name__)
 
+_WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _STREAMING_SUBRESOURCES = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 _REVALIDATED = (b"cache-status", b'kubecache; fwd=stale; fwd-status=304; detail="revalidated"')
 _ERROR = (b"cache-status", b'kubecache; detail="error"')
@@ -56,19 +57,26 @@ class ReadApp:
         )
         exchange = Exchange(scope, receive, send)
         try:
-            await self._serve(request, exchange)
-        except ApiError as error:
-            exchange.source = "error"
-            await exchange.fail(error, [_ERROR])
-        except ClientGoneError:
-            await exchange.abort()
-        except Exception:
-            log.exception("%s %s failed", request.method, request.path)
-            exchange.source = "error"
-            await exchange.fail(InternalError("the proxy failed; its log says why"), [_ERROR])
+            await self._serve_or_fail(request, exchange)
+        except (ClientGoneError, asyncio.CancelledError):  # cancelled: it took too long to drain
+            exchange.abort()
         verb = verb_of(request.method, request.target, watch=exchange.is_watch)
         labels = self._stats.labels(request, verb, exchange.source, exchange.status)
         self._stats.count(labels, exchange.status, time.perf_counter() - started)
+
+    async def _serve_or_fail(self, request: Request, exchange: Exchange) -> None:
+        try:
+            await self._serve(request, exchange)
+            return
+        except ApiError as error:
+            failure = error
+        except ClientGoneError:
+            raise
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            failure = InternalError("the proxy failed; its log says why")
+        exchange.source = "error"
+        await exchange.fail(failure, [_ERROR])
 
     async def _serve(self, request: Request, exchange: Exchange) -> None:
         """Decide and answer."""
@@ -88,9 +96,9 @@ class ReadApp:
             case Stream():
                 await self._stream(outcome, exchange)
             case Reason():
-                if request.only_if_cached:
+                if request.only_if_cached and outcome is not Reason.METHOD:
                     raise Timeout(f"no cached answer: {outcome.detail}")
-                exchange.source = "write" if outcome is Reason.METHOD else "live"
+                exchange.source = "write" if request.method in _WRITES else "live"
                 await self._forward(request, outcome, exchange)
 
     async def _answer(self, answer: Answer, exchange: Exchange) -> None:
@@ -152,7 +160,7 @@ class ReadApp:
         if not ended and exchange.is_watch and exchange.status:
             await exchange.finish()
         elif not ended:
-            await exchange.abort()
+            exchange.abort()
 
     def _count_forward(
         self, request: Request, reason: Reason, exchange: Exchange, status: int
@@ -172,7 +180,7 @@ class ReadApp:
     async def _tunnel(self, request: Request, exchange: Exchange) -> None:
         """Connect the client with the API server byte by byte."""
         exchange.source = "tunnel"
-        own = request.authorization is None
+        own = request.authorization is None and not tunnel.shows_token(exchange.headers)
         credentials = self._client.credentials
         authorization = await credentials.authorization() if own else ""
         upstream = await tunnel.connect(credentials, own=own)
@@ -182,9 +190,12 @@ class ReadApp:
                 credentials, request.method, request.raw_target, headers, authorization
             )
         )
-        exchange.status = 101
         client = exchange.connection.take_over()
-        await race(tunnel.splice(client, upstream), None, self._draining)
+
+        def answered(status: int) -> None:
+            exchange.status = status
+
+        await race(tunnel.splice(client, upstream, answered), None, self._draining)
 
     async def _pass_through(
         self, request: Request, reason: Reason, exchange: Exchange, read_timeout: float | None

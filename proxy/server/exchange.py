@@ -61,15 +61,25 @@ class Exchange:
     async def start(self, status: int, headers: Headers) -> None:
         """Send the status and the headers."""
         self.status = status
-        await self._send(
+        await self._sent(
             {"type": "http.response.start", "status": status, "headers": list(headers)}
         )
 
     async def write(self, part: bytes) -> None:
-        """Send a part of the body; waits while the client is slow, but not for ever."""
+        """Send a part of the body."""
+        await self._sent({"type": "http.response.body", "body": part, "more_body": True})
+
+    async def finish(self, part: bytes = b"") -> None:
+        """Send the last part of the body."""
+        await self._sent({"type": "http.response.body", "body": part, "more_body": False})
+
+    async def _sent(self, message: Message) -> None:
+        """Send; waits while the client is slow, but not for ever.
+
+        Raises ClientGoneError, of which SlowClientError is one.
+        """
         if self.connection.is_closing:
             raise ClientGoneError
-        message = {"type": "http.response.body", "body": part, "more_body": True}
         if not self.connection.is_congested:
             await self._send(message)
             return
@@ -79,19 +89,14 @@ class Exchange:
         except TimeoutError:
             raise SlowClientError from None
 
-    async def finish(self, part: bytes = b"") -> None:
-        """Send the last part of the body."""
-        await self._send({"type": "http.response.body", "body": part, "more_body": False})
-
-    async def abort(self) -> None:
+    def abort(self) -> None:
         """Close the connection at once, so that the client sees the answer break off."""
         self.connection.abort()
-        await asyncio.sleep(0)  # the server learns of it
 
     async def fail(self, error: ApiError, headers: Headers) -> None:
         """Answer with a Status; one that has begun already breaks off."""
         if self.status:
-            await self.abort()
+            self.abort()
             return
         body = error.status_body()
         own = [

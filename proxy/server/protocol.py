@@ -1,10 +1,13 @@
 """uvicorn's HTTP/1.1 protocol, whose connection an app can take over for an upgrade."""
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from proxy.kube.errors import ApiError, BadRequest, RequestTooLarge
 
@@ -14,69 +17,136 @@ CONNECTION = "kubecache.connection"
 MAX_HEAD = 1024 * 1024
 """Bytes of a request's line and headers (Go's ``DefaultMaxHeaderBytes``)."""
 
+_PIECE = 16 * 1024
+"""Bytes parsed at a time: what a client sends ahead of its answers waits as bytes behind it."""
+
 _BUFFER = 64 * 1024
-_DECLINED = (None, b"h2c")
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class Protocol(HttpToolsProtocol):
-    """Parses requests; stops parsing at one that asks for an upgrade.
+    """Parses requests one by one; stops parsing at one that asks for an upgrade.
 
     Clients that only offer HTTP/2 (``Upgrade: h2c``) get HTTP/1.1, as RFC 9110 §7.8 allows.
     """
 
-    _rest = b""
+    _unparsed = b""
     _head: int | None = None
+    _running: RequestResponseCycle | None = None
+    _declined = False
+    _muted = False
+    _upgrading = False
+    _refusal: ApiError | None = None
+
+    # --- what the parser finds ---
 
     def on_message_begin(self) -> None:
         """Begin to count the bytes of a head."""
-        super().on_message_begin()
-        self._head = 0
+        if not self._muted:
+            super().on_message_begin()
+            self._head = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Collect the target."""
+        if not self._muted:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collect a header."""
+        if not self._muted:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Complete the scope of a request and start it."""
+        if self._muted:
+            return
         self._head = None
-        upgrade = self.parser.should_upgrade() and self._get_upgrade() not in _DECLINED
-        self.scope["extensions"] = {CONNECTION: {"protocol": self, "upgrade": upgrade}}
+        asked = self.parser.should_upgrade()
+        self._upgrading = asked and _is_accepted(self.headers)
+        self._declined = asked and not self._upgrading
+        self.scope["extensions"] = {CONNECTION: {"protocol": self, "upgrade": self._upgrading}}
+        # uvicorn's own reading of a target loses what follows a "#", which Go takes literally.
+        target, self.url = self.url, b"/"
         super().on_headers_complete()
+        path, self.scope["query_string"] = split_target(target)
+        self.scope["raw_path"] = path
+        self.scope["path"] = unquote(path.decode("latin-1"))
+        if self._upgrading:  # what follows its answer is not HTTP, or the client doesn't know
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        """End the body; that of a declined upgrade is still to come."""
+        if not self._declined:
+            super().on_message_complete()
+
+    # --- what arrives ---
 
     def data_received(self, data: bytes) -> None:
-        """Parse; keep the bytes behind an upgrade request for whoever takes over."""
-        self._unset_keepalive_if_required()
+        """Parse, unless what came earlier has to be answered first."""
+        self._unparsed += data
+        self._parse()
+
+    def _parse(self) -> None:
+        while self._unparsed and self._is_parsing():
+            self._unset_keepalive_if_required()
+            piece, self._unparsed = self._unparsed[:_PIECE], self._unparsed[_PIECE:]
+            self._feed(piece)
+        if self._unparsed:
+            self.flow.pause_reading()
+
+    def _is_parsing(self) -> bool:
+        waiting = self.pipeline or self._upgrading or self._refusal
+        return not (waiting or self.transport.is_closing())
+
+    def _feed(self, piece: bytes) -> None:
         try:
-            self.parser.feed_data(data)
+            self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:
-            self._rest = data[upgrade.args[0] :]
-            if self.scope["extensions"][CONNECTION]["upgrade"]:
-                self.flow.pause_reading()
-            else:
+            self._unparsed = piece[upgrade.args[0] :] + self._unparsed
+            if self._declined:
                 self._parse_on()
         except httptools.HttpParserError:
-            self.send_400_response("the HTTP request can't be parsed")
+            self._refuse(BadRequest("the HTTP request can't be parsed"))
         if self._head is not None:
-            self._head += len(data)
+            self._head += len(piece)
             if self._head > MAX_HEAD:
                 self._refuse(RequestTooLarge(f"the head of a request may have {MAX_HEAD} bytes"))
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer what can't be parsed, in the API server's form."""
-        self._refuse(BadRequest(msg))
+    def _parse_on(self) -> None:
+        """Go on behind the head of a declined upgrade; the old parser would skip its body.
+
+        The new one is shown a head that has the same body and asks for nothing.
+        """
+        self._declined = False
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        framing = [b"%s: %s\r\n" % pair for pair in self.headers if pair[0] in _FRAMING]
+        self._muted = True
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n" % b"".join(framing))
+        self._muted = False
+
+    # --- what is answered ---
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Callable[..., Any]) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """Go on with what came meanwhile."""
+        super().on_response_complete()
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+        self._parse()
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer without an app, and close."""
-        body = error.status_body()
-        self.transport.write(
-            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-            b"connection: close\r\n\r\n%s"
-            % (error.code, HTTPStatus(error.code).phrase.encode(), len(body), body)
-        )
+        """Answer without an app, once all that came before is answered, and close."""
+        self._refusal = error
+        cycle = self._running
+        if self.pipeline or (cycle and not cycle.more_body and not cycle.response_complete):
+            return
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            self.transport.write(_encoded(error))
         self.transport.close()
-
-    def _parse_on(self) -> None:
-        """Parse what follows a declined offer; the old parser would refuse it."""
-        self.parser = httptools.HttpRequestParser(self)
-        rest, self._rest = self._rest, b""
-        if rest:
-            self.data_received(rest)
 
     @property
     def is_closing(self) -> bool:
@@ -90,16 +160,64 @@ class Protocol(HttpToolsProtocol):
 
     def abort(self) -> None:
         """Close the connection at once; the client sees an answer break off."""
+        self._hang_up()
         self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of everything, so that no cycle of references outlives the connection."""
+        super().connection_lost(exc)
+        self._hang_up()
+        self._unset_keepalive_if_required()
+        self._let_go()
+
+    def _hang_up(self) -> None:
+        """Drop what was not answered yet; whoever answers learns that the client is gone."""
+        self.pipeline.clear()
+        self._unparsed = b""
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
+    def _let_go(self) -> None:
+        self._running = None
+        self.cycle = self.scope = self.headers = None  # type: ignore[assignment]
+        self.parser = None  # type: ignore[assignment]
 
     def take_over(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Give the raw connection away; HTTP ends here, and the request counts as answered."""
         reader = asyncio.StreamReader(limit=_BUFFER)
         protocol = asyncio.StreamReaderProtocol(reader)
-        self.cycle.disconnected = True
         self.connections.discard(self)
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
-        reader.feed_data(self._rest)
+        reader.feed_data(self._unparsed)
+        self._hang_up()
         self.flow.resume_reading()
+        self._let_go()
         return reader, asyncio.StreamWriter(self.transport, protocol, reader, self.loop)
+
+
+def split_target(target: bytes) -> tuple[bytes, bytes]:
+    """Split a request's target into path and query, as Go's ``url.ParseRequestURI`` does.
+
+    The absolute form (``http://host/path``) loses its scheme and host.
+    """
+    path, _, query = target.partition(b"?")
+    if not path.startswith(b"/") and b"://" in path:
+        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
+    return path, query
+
+
+def _is_accepted(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Tell whether the API server is to be asked for an upgrade; HTTP/2 is not passed on."""
+    offers = [value.strip().lower() for name, value in headers if name == b"upgrade"]
+    return bool(offers) and offers != [b"h2c"]
+
+
+def _encoded(error: ApiError) -> bytes:
+    body = error.status_body()
+    return (
+        b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+        b"connection: close\r\n\r\n%s"
+        % (error.code, HTTPStatus(error.code).phrase.encode(), len(body), body)
+    )

@@ -2,7 +2,8 @@
 
 from proxy.kube.requests import Headers
 
-# RFC 9110 §7.6.1, and what this hop's client library sets itself.
+# RFC 9110 §7.6.1, and what this hop's client library sets itself. What else Connection names
+# travels on: kube-apiserver heeds it all the same, and it may be who the client is.
 _HOP_BY_HOP = frozenset(
     {
         b"connection",
@@ -32,11 +33,6 @@ def response_headers(headers: Headers) -> Headers:
 
 
 def _without(headers: Headers, more: frozenset[bytes]) -> Headers:
-    kept = [(name.lower(), value) for name, value in headers]
-    named = {
-        token.strip().lower()
-        for name, value in kept
-        if name == b"connection"
-        for token in value.split(b",")
-    }
-    return [(name, value) for name, value in kept if name not in _HOP_BY_HOP | more | named]
+    dropped = _HOP_BY_HOP | more
+    lowered = [(name.lower(), value) for name, value in headers]
+    return [pair for pair in lowered if pair[0] not in dropped]

@@ -4,7 +4,9 @@ The request goes upstream as it came, then both directions are copied until both
 """
 
 import asyncio
+import re
 import ssl
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from proxy.kube.errors import ServiceUnavailable
@@ -13,6 +15,7 @@ from proxy.upstream.client import CONNECT_TIMEOUT
 from proxy.upstream.credentials import Credentials
 
 _CHUNK = 64 * 1024
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -59,12 +62,34 @@ def request_head(
     return line + b"".join(b"%s: %s\r\n" % pair for pair in kept) + b"\r\n"
 
 
-async def splice(client: Streams, upstream: Streams) -> None:
-    """Copy both directions until both have ended; a broken one ends the other."""
+def shows_token(headers: Headers) -> bool:
+    """Tell whether a WebSocket client shows who it is as browsers do, by a subprotocol.
+
+    The prefix is kube-apiserver's (``authentication/request/websocket``).
+    """
+    return any(
+        name == b"sec-websocket-protocol" and b"base64url.bearer.authorization.k8s.io." in value
+        for name, value in headers
+    )
+
+
+async def splice(client: Streams, upstream: Streams, answered: Callable[[int], None]) -> None:
+    """Copy both directions until both have ended; a broken one ends the other.
+
+    *answered* is told the status of the API server's answer.
+    """
+
+    async def down() -> None:
+        first = await upstream[0].read(_CHUNK)
+        if found := _STATUS.match(first):
+            answered(int(found[1]))
+        client[1].write(first)
+        await _copy(upstream[0], client[1])
+
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_copy(client[0], upstream[1]), name="tunnel up")
-            group.create_task(_copy(upstream[0], client[1]), name="tunnel down")
+            group.create_task(down(), name="tunnel down")
     except* OSError:
         pass  # one side is gone, and with it the tunnel
     finally:

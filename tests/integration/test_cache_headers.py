@@ -90,6 +90,19 @@ def test_only_if_cached_is_served_from_the_cache(
 
 
 @pytest.mark.parametrize("header", ONLY_CACHED)
+def test_a_client_that_reads_from_the_cache_alone_can_write(
+    apiserver: ApiServer, proxy: Proxy, target: str, header: tuple[str, str]
+) -> None:
+    collection, _, name = target.rpartition("/")
+    body = configmap(name)
+    for method, path in (("POST", collection), ("PUT", target), ("DELETE", f"{target}-none")):
+        dry = f"{path}?dryRun=All"
+        answer = ask(proxy.read, method, dry, headers=(header,), body=body)
+        assert_source(answer, "fwd")
+        assert answer.status == ask(apiserver.server, method, dry, body=body).status
+
+
+@pytest.mark.parametrize("header", ONLY_CACHED)
 def test_only_if_cached_never_goes_upstream(
     proxy: Proxy, target: str, header: tuple[str, str]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -179,16 +179,39 @@ def test_a_failure_after_the_start_breaks_the_answer_off() -> None:
     assert len(peer.sent) == 1
 
 
-@pytest.mark.parametrize("pause", [SLOW_CLIENT - 1, SLOW_CLIENT + 1])
-def test_a_client_that_makes_no_room_is_cut(pause: float) -> None:
+SENDS: list[Callable[[Exchange], Coroutine[Any, Any, None]]] = [
+    lambda exchange: exchange.start(200, []),
+    lambda exchange: exchange.write(b"a"),
+    lambda exchange: exchange.finish(b"a"),
+    lambda exchange: exchange.fail(Forbidden("no"), []),
+]
+
+
+@pytest.mark.parametrize("send", SENDS)
+@pytest.mark.parametrize("pause", [SLOW_CLIENT / 2 - 1, SLOW_CLIENT + 1])
+def test_a_client_that_makes_no_room_is_cut(
+    pause: float, send: Callable[[Exchange], Coroutine[Any, Any, None]]
+) -> None:
     clock = Clock()
-    exchange = Peer(pause=pause).exchange
+    peer = Peer(pause=pause)
     if pause > SLOW_CLIENT:
         with pytest.raises(SlowClientError):
-            virtual_time.run(exchange.write(b"a"), clock)
+            virtual_time.run(send(peer.exchange), clock)
+        assert clock.now - Clock().now == pytest.approx(SLOW_CLIENT)
     else:
-        virtual_time.run(exchange.write(b"a"), clock)
-    assert clock.now - Clock().now == pytest.approx(min(pause, SLOW_CLIENT))
+        virtual_time.run(send(peer.exchange), clock)
+        assert clock.now - Clock().now == pytest.approx(pause * len(peer.sent))
+
+
+@pytest.mark.parametrize("send", SENDS)
+def test_nothing_is_sent_to_a_client_that_is_gone(
+    send: Callable[[Exchange], Coroutine[Any, Any, None]],
+) -> None:
+    peer = Peer()
+    peer.is_closing = True
+    with pytest.raises(ClientGoneError):
+        run(send(peer.exchange))
+    assert not peer.sent
 
 
 # --- clients that leave ----------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from proxy.kube.errors import ServiceUnavailable
 from proxy.kube.requests import Headers
 from proxy.upstream.credentials import Credentials
-from proxy.upstream.tunnel import Streams, connect, request_head, splice
+from proxy.upstream.tunnel import Streams, connect, request_head, shows_token, splice
 from tests.unit.upstream.servers import answering, credentials, serving
 
 Write = Callable[..., str]
@@ -116,6 +116,7 @@ class Ends(NamedTuple):
 
     sides: tuple[Streams, Streams]
     tunnel: asyncio.Task[None]
+    statuses: list[int]
 
 
 @asynccontextmanager
@@ -144,9 +145,10 @@ async def tunnelled() -> AsyncIterator[Ends]:
         pair() as (client, near),
         pair() as (upstream, far),
     ):
-        tunnel = asyncio.create_task(splice(near, far))
+        statuses: list[int] = []
+        tunnel = asyncio.create_task(splice(near, far, statuses.append))
         try:
-            yield Ends((client, upstream), tunnel)
+            yield Ends((client, upstream), tunnel, statuses)
         finally:
             tunnel.cancel()
             await asyncio.gather(tunnel, return_exceptions=True)
@@ -160,6 +162,37 @@ def test_bytes_go_both_ways() -> None:
                 assert await receiver[0].readexactly(4) == b"\x00\xff\r\n"
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("answer", "statuses"),
+    [
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", [101]),
+        (b"HTTP/1.1 403 Forbidden\r\n\r\n", [403]),
+        (b"nonsense", []),
+    ],
+)
+def test_the_answers_status_is_told(answer: bytes, statuses: list[int]) -> None:
+    async def run() -> None:
+        async with tunnelled() as ends:
+            client, upstream = ends.sides
+            upstream[1].write(answer)
+            assert await client[0].readexactly(len(answer)) == answer
+            assert ends.statuses == statuses
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("headers", "shows"),
+    [
+        ([], False),
+        ([(b"sec-websocket-protocol", b"v5.channel.k8s.io")], False),
+        ([(b"sec-websocket-protocol", b"a, base64url.bearer.authorization.k8s.io.dA")], True),
+    ],
+)
+def test_a_browsers_token_is_seen(headers: Headers, *, shows: bool) -> None:
+    assert shows_token(headers) is shows
 
 
 def test_more_than_any_buffer_holds_arrives_whole() -> None:

@@ -1,0 +1,353 @@
+"""HTTP/1.1 as it arrives: what the app is shown, and in which order what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from proxy.server.protocol import CONNECTION, MAX_HEAD, Protocol, split_target
+
+HIDDEN = b"DELETE /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
+WATCHED = b"/watched"
+LATER = b"GET /later HTTP/1.1\r\nHost: x\r\n\r\n"
+Seen = tuple[str, bytes, bytes, bytes]
+
+
+class Wire(asyncio.Transport):
+    """The transport: what a client was sent, and whether it's still read from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.reading = True
+        self.closed = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self.sent += bytes(data)
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+class Peer:
+    """One connection to an app that reads a request whole, then answers its path when *let* go."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.left: list[bytes] = []
+        self.let = asyncio.Event()
+        self.let.set()
+        self.wire = Wire()
+        config = Config(
+            self._app, interface="asgi3", http=Protocol, ws="none", lifespan="off", log_config=None
+        )
+        config.load()
+        self.protocol = Protocol(config, ServerState(), {})
+        self.protocol.connection_made(self.wire)
+
+    async def _app(
+        self,
+        scope: dict[str, Any],
+        receive: Callable[[], Awaitable[Any]],
+        send: Callable[[Any], Awaitable[None]],
+    ) -> None:
+        path: bytes = scope["raw_path"]
+        body, more = b"", True
+        while more or path == WATCHED:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.left.append(path)
+                return
+            body += message["body"]
+            more = message["more_body"]
+        self.seen.append((scope["method"], path, scope["query_string"], body))
+        await self.let.wait()
+        if scope["extensions"][CONNECTION]["upgrade"]:
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": [LENGTH_OF[path]]})
+        await send({"type": "http.response.body", "body": path})
+
+    async def told(self, data: bytes, *, at_a_time: int = 1_000_000) -> None:
+        for start in range(0, len(data), at_a_time):
+            self.protocol.data_received(data[start : start + at_a_time])
+            await self.settled()
+
+    async def settled(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    @property
+    def answers(self) -> list[bytes]:
+        """Bodies, or the status of what was refused."""
+        return list(_bodies(self.wire.sent))
+
+
+class _Lengths(dict[bytes, tuple[bytes, bytes]]):
+    def __missing__(self, path: bytes) -> tuple[bytes, bytes]:
+        return (b"content-length", b"%d" % len(path))
+
+
+LENGTH_OF = _Lengths()
+
+
+def _bodies(sent: bytes) -> Iterator[bytes]:
+    while sent:
+        head, _, rest = sent.partition(b"\r\n\r\n")
+        status = head.split(b" ")[1]
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        yield rest[:length] if status == b"200" else status
+        sent = rest[length:]
+
+
+def play(story: Callable[[Peer], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(5):
+            await story(Peer())
+
+    asyncio.run(run())
+
+
+# --- upgrades --------------------------------------------------------------------------------
+
+
+def offer(*headers: bytes, method: bytes = b"POST") -> bytes:
+    lines = [b"Host: x", b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", *headers]
+    return b"%s /first HTTP/1.1\r\n" % method + b"".join(b"%s\r\n" % line for line in lines)
+
+
+CHUNKED = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (HIDDEN[:9], HIDDEN[9:], b""))
+
+
+@pytest.mark.parametrize("at_a_time", [1, 7, 100, 1_000_000])
+@pytest.mark.parametrize("method", [b"POST", b"GET", b"DELETE"])
+@pytest.mark.parametrize(
+    ("framing", "sent", "body"),
+    [
+        ((), b"", b""),
+        ((b"Content-Length: 0",), b"", b""),
+        ((b"Content-Length: %d" % len(HIDDEN),), HIDDEN, HIDDEN),
+        ((b"content-LENGTH: %d" % len(HIDDEN), b"Expect: x"), HIDDEN, HIDDEN),
+        ((b"Transfer-Encoding: chunked",), CHUNKED, HIDDEN),
+    ],
+    ids=["none", "empty", "length", "case", "chunked"],
+)
+def test_the_body_behind_a_declined_upgrade_is_no_request(
+    framing: tuple[bytes, ...], sent: bytes, body: bytes, method: bytes, at_a_time: int
+) -> None:
+    async def story(peer: Peer) -> None:
+        head = offer(*framing, method=method) + b"\r\n"
+        await peer.told((head + sent) * 2 + LATER, at_a_time=at_a_time)
+        first = (method.decode(), b"/first", b"", body)
+        assert peer.seen == [first, first, ("GET", b"/later", b"", b"")]
+        assert peer.answers == [b"/first", b"/first", b"/later"]
+        assert not peer.wire.closed
+
+    play(story)
+
+
+def test_a_method_that_would_be_a_tunnel_is_none() -> None:
+    async def story(peer: Peer) -> None:
+        await peer.told(b"CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n" + LATER)
+        assert [path for _, path, *_ in peer.seen] == [b"example.com:443", b"/later"]
+
+    play(story)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 1_000_000])
+def test_what_follows_an_accepted_upgrade_is_kept_for_whoever_takes_over(at_a_time: int) -> None:
+    async def story(peer: Peer) -> None:
+        peer.let.clear()
+        head = LATER + b"GET /x HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+        await peer.told(head + HIDDEN, at_a_time=at_a_time)
+        peer.let.set()
+        await peer.settled()
+        assert [path for _, path, *_ in peer.seen] == [b"/later", b"/x"]
+        reader, _ = peer.protocol.take_over()
+        assert await reader.readexactly(len(HIDDEN)) == HIDDEN
+
+    play(story)
+
+
+# --- order -----------------------------------------------------------------------------------
+
+PAIR = b"POST /one HTTP/1.1\r\nContent-Length: 2\r\n\r\nabPOST /two HTTP/1.1\r\n"
+
+
+@pytest.mark.parametrize("at_a_time", [1, 1_000_000])
+@pytest.mark.parametrize(
+    ("sent", "answers", "seen"),
+    [
+        (b"GARBAGE\r\n\r\n", [b"400"], 0),
+        (LATER + b"GARBAGE\r\n\r\n" + LATER, [b"/later", b"400"], 1),
+        (LATER * 2 + b"GARBAGE\r\n\r\n", [b"/later", b"/later", b"400"], 2),
+        (PAIR + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", [b"/one", b"400"], 1),
+        (PAIR + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", [b"/one", b"400"], 1),
+        (PAIR + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\nzz\r\n", [b"/one", b"400"], 1),
+        (LATER + b"GET / HTTP/1.1\r\nX: " + b"x" * (MAX_HEAD + 1), [b"/later", b"431"], 1),
+    ],
+)
+def test_a_refusal_comes_after_what_was_asked_before(
+    sent: bytes, answers: list[bytes], seen: int, at_a_time: int
+) -> None:
+    async def story(peer: Peer) -> None:
+        peer.let.clear()
+        await peer.told(sent, at_a_time=at_a_time if len(sent) < MAX_HEAD else MAX_HEAD)
+        peer.let.set()
+        await peer.settled()
+        assert peer.answers == answers
+        assert len(peer.seen) == seen
+        assert peer.wire.closed
+
+    play(story)
+
+
+def test_requests_wait_as_bytes_behind_the_one_that_is_answered() -> None:
+    async def story(peer: Peer) -> None:
+        peer.let.clear()
+        await peer.told(LATER * 10_000)
+        queued = len(peer.protocol.pipeline)
+        assert queued < 1000
+        await peer.told(LATER)
+        assert not peer.wire.reading
+        peer.let.set()
+        while len(peer.seen) < 10_001:
+            await peer.settled()
+        assert len(peer.answers) == 10_001
+        assert peer.wire.reading
+
+    play(story)
+
+
+def test_a_body_that_waits_behind_another_request_is_read_on() -> None:
+    async def story(peer: Peer) -> None:
+        peer.let.clear()
+        body = bytes(300_000)
+        await peer.told(PAIR + b"Content-Length: %d\r\n\r\n" % len(body) + body, at_a_time=65_536)
+        peer.let.set()
+        await peer.settled()
+        assert [len(body) for *_, body in peer.seen] == [2, 300_000]
+
+    play(story)
+
+
+# --- targets ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        (b"/a/b", b"/a/b", b""),
+        (b"/a?x=1&y=?", b"/a", b"x=1&y=?"),
+        (b"/a#b", b"/a#b", b""),
+        (b"/a?x=#&y=1", b"/a", b"x=#&y=1"),
+        (b"/a%23b%3F?", b"/a%23b%3F", b""),
+        (b"http://host:80/a?b", b"/a", b"b"),
+        (b"http://host", b"/", b""),
+        (b"*", b"*", b""),
+        (b"/a?http://b/c", b"/a", b"http://b/c"),
+        (b"//a", b"//a", b""),
+    ],
+)
+def test_targets_are_read_as_go_does(target: bytes, path: bytes, query: bytes) -> None:
+    assert split_target(target) == (path, query)
+
+    async def story(peer: Peer) -> None:
+        await peer.told(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % target)
+        assert peer.seen == [("GET", path, query, b"")]
+
+    play(story)
+
+
+# --- the end ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", LATER, LATER * 3, LATER[:9], LATER + LATER[:20], PAIR + b"Content-Length: 9\r\n\r\nab"],
+)
+@pytest.mark.parametrize("error", [None, ConnectionResetError()])
+@pytest.mark.parametrize("answered", ["before", "after"])
+def test_a_connection_that_has_ended_is_freed_at_once(
+    sent: bytes, error: Exception | None, answered: str
+) -> None:
+    """Without the garbage collector, whose full runs are too dear to be frequent."""
+
+    async def story(peer: Peer) -> None:
+        if answered == "after":
+            peer.let.clear()
+        await peer.told(sent)
+        peer.protocol.connection_lost(error)
+        peer.let.set()
+        await peer.settled()
+        ended = weakref.ref(peer.protocol)
+        del peer.protocol
+        await peer.settled()
+        assert ended() is None
+
+    with no_collector():
+        play(story)
+
+
+@pytest.mark.parametrize(
+    ("sent", "left"),
+    [
+        (b"POST /one HTTP/1.1\r\nContent-Length: 2\r\n\r\na", b"/one"),
+        (b"GET %s HTTP/1.1\r\n\r\n" % WATCHED, WATCHED),
+        (b"GET %s HTTP/1.1\r\n\r\n" % WATCHED + LATER * 2, WATCHED),
+    ],
+)
+def test_who_is_served_learns_that_the_client_left(sent: bytes, left: bytes) -> None:
+    async def story(peer: Peer) -> None:
+        await peer.told(sent)
+        peer.protocol.connection_lost(None)
+        await peer.settled()
+        assert peer.left == [left]
+
+    play(story)
+
+
+def test_aborting_drops_what_was_not_answered() -> None:
+    async def story(peer: Peer) -> None:
+        peer.let.clear()
+        await peer.told(LATER * 3)
+        peer.protocol.abort()
+        peer.let.set()
+        await peer.settled()
+        assert len(peer.seen) == 1
+        assert peer.answers == []
+
+    play(story)

@@ -17,6 +17,10 @@ CONNECTION = "kubecache.connection"
 MAX_HEAD = 1024 * 1024
 """Bytes of a request's line and headers (Go's ``DefaultMaxHeaderBytes``)."""
 
+HEAD_TIMEOUT = 32.0
+"""Seconds that a request's head may take to arrive, from its first byte or from the connection's
+beginning (kube-apiserver's ``ReadHeaderTimeout``)."""
+
 _PIECE = 16 * 1024
 """Bytes parsed at a time: what a client sends ahead of its answers waits as bytes behind it."""
 
@@ -37,6 +41,20 @@ class Protocol(HttpToolsProtocol):
     _muted = False
     _upgrading = False
     _refusal: ApiError | None = None
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Expect a head."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def _expect_head(self) -> None:
+        self._deadline = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     # --- what the parser finds ---
 
@@ -61,6 +79,7 @@ class Protocol(HttpToolsProtocol):
         if self._muted:
             return
         self._head = None
+        self._stop_waiting()
         asked = self.parser.should_upgrade()
         self._upgrading = asked and _is_accepted(self.headers)
         self._declined = asked and not self._upgrading
@@ -109,6 +128,8 @@ class Protocol(HttpToolsProtocol):
             self._refuse(BadRequest("the HTTP request can't be parsed"))
         if self._head is not None:
             self._head += len(piece)
+            if self._deadline is None:
+                self._expect_head()
             if self._head > MAX_HEAD:
                 self._refuse(RequestTooLarge(f"the head of a request may have {MAX_HEAD} bytes"))
 
@@ -168,6 +189,7 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._hang_up()
         self._unset_keepalive_if_required()
+        self._stop_waiting()
         self._let_go()
 
     def _hang_up(self) -> None:

@@ -13,7 +13,9 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from proxy.server.protocol import CONNECTION, MAX_HEAD, Protocol, split_target
+from proxy.server.protocol import CONNECTION, HEAD_TIMEOUT, MAX_HEAD, Protocol, split_target
+from tests.unit import virtual_time
+from tests.unit.builders import Clock
 
 HIDDEN = b"DELETE /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
 WATCHED = b"/watched"
@@ -64,7 +66,13 @@ class Peer:
         self.let.set()
         self.wire = Wire()
         config = Config(
-            self._app, interface="asgi3", http=Protocol, ws="none", lifespan="off", log_config=None
+            self._app,
+            interface="asgi3",
+            http=Protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            timeout_keep_alive=180,
         )
         config.load()
         self.protocol = Protocol(config, ServerState(), {})
@@ -351,3 +359,29 @@ def test_aborting_drops_what_was_not_answered() -> None:
         assert peer.answers == []
 
     play(story)
+
+
+# --- slow clients ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_cut"),
+    [
+        (b"", True),
+        (LATER[:9], True),
+        (LATER, False),
+        (LATER + LATER[:9], True),
+        (PAIR, True),
+        (PAIR + b"Content-Length: 2\r\n\r\n", False),
+    ],
+)
+def test_a_head_must_arrive_in_time(sent: bytes, *, is_cut: bool) -> None:
+    async def story() -> None:
+        peer = Peer()
+        await peer.told(sent)
+        await asyncio.sleep(HEAD_TIMEOUT - 1)
+        assert not peer.wire.closed
+        await asyncio.sleep(2)
+        assert peer.wire.closed is is_cut
+
+    virtual_time.run(story(), Clock())

@@ -5,9 +5,11 @@ a cross-site form or fetch carries an Origin. kubectl proxy guards itself likewi
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 
+@lru_cache(64)
 def is_loopback(host: str) -> bool:
     """Tell whether a host name or address is this machine's own."""
     try:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from typing import NamedTuple
 
 from proxy.access.hosts import HostCheck
 from proxy.kube.errors import ApiError, BadRequest, Forbidden, InternalError, Timeout
@@ -19,6 +20,7 @@ from proxy.server.exchange import (
     SlowClientError,
     race,
 )
+from proxy.server.protocol import Whole
 from proxy.server.stats import Stats
 from proxy.upstream import tunnel
 from proxy.upstream.client import READ_TIMEOUT, Client
@@ -32,6 +34,17 @@ _STREAMING_SUBRESOURCES = frozenset({"attach", "exec", "log", "portforward", "pr
 _REVALIDATED = (b"cache-status", b'kubecache; fwd=stale; fwd-status=304; detail="revalidated"')
 _ERROR = (b"cache-status", b'kubecache; detail="error"')
 _NO_CACHE = (b"cache-control", b"no-cache, private")
+
+
+_Outcome = Answer | Stream | Pending | Reason
+
+
+class _Begun(NamedTuple):
+    """A request, since when it's served, and what the reader said of it (None: not asked yet)."""
+
+    started: float
+    request: Request
+    outcome: _Outcome | None
 
 
 class ReadApp:
@@ -51,22 +64,45 @@ class ReadApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request and count it."""
-        started = time.perf_counter()
-        request = parse_request(
-            scope["method"], scope["raw_path"], scope["query_string"], scope["headers"]
-        )
         exchange = Exchange(scope, receive, send)
+        begun = exchange.begun
+        if not isinstance(begun, _Begun):
+            started = time.perf_counter()
+            path, query = scope["raw_path"], scope["query_string"]
+            request = parse_request(scope["method"], path, query, exchange.headers)
+            begun = _Begun(started, request, None)
         try:
-            await self._serve_or_fail(request, exchange)
+            await self._serve_or_fail(begun, exchange)
         except (ClientGoneError, asyncio.CancelledError):  # cancelled: it took too long to drain
             exchange.abort()
-        verb = verb_of(request.method, request.target, watch=exchange.is_watch)
-        labels = self._stats.labels(request, verb, exchange.source, exchange.status)
-        self._stats.count(labels, exchange.status, time.perf_counter() - started)
+        self._count(begun, exchange.source, exchange.status, is_watch=exchange.is_watch)
 
-    async def _serve_or_fail(self, request: Request, exchange: Exchange) -> None:
+    def begin(self, path: bytes, query: bytes, headers: Headers) -> Whole | _Begun | None:
+        """Answer a GET where that waits for nothing, or begin it (``protocol.Door``)."""
+        started = time.perf_counter()
+        request = parse_request("GET", path, query, headers)
+        if self._hosts.refuses(headers):
+            return None
         try:
-            await self._serve(request, exchange)
+            outcome = self._reader.read(request)
+        except Exception:  # comes again where it's answered
+            return None
+        begun = _Begun(started, request, outcome)
+        if not isinstance(outcome, Answer) or outcome.length is None:
+            return begun
+        self._count(begun, "cache", outcome.status, is_watch=False)
+        return Whole(outcome.status, _headers(outcome), b"".join(outcome.parts))
+
+    def _count(self, begun: _Begun, source: str, status: int, *, is_watch: bool) -> None:
+        request = begun.request
+        verb = verb_of(request.method, request.target, watch=is_watch)
+        labels = self._stats.labels(request, verb, source, status)
+        self._stats.count(labels, status, time.perf_counter() - begun.started)
+
+    async def _serve_or_fail(self, begun: _Begun, exchange: Exchange) -> None:
+        request = begun.request
+        try:
+            await self._serve(request, begun.outcome, exchange)
             return
         except ApiError as error:
             failure = error
@@ -78,7 +114,7 @@ class ReadApp:
         exchange.source = "error"
         await exchange.fail(failure, [_ERROR])
 
-    async def _serve(self, request: Request, exchange: Exchange) -> None:
+    async def _serve(self, request: Request, outcome: _Outcome | None, exchange: Exchange) -> None:
         """Decide and answer."""
         if refusal := self._hosts.refuses(exchange.headers):
             raise Forbidden(refusal)
@@ -87,7 +123,8 @@ class ReadApp:
         if exchange.wants_upgrade:
             await self._tunnel(request, exchange)
             return
-        outcome = self._reader.read(request)
+        if outcome is None:
+            outcome = self._reader.read(request)
         if isinstance(outcome, Pending):
             outcome = await self._reader.wait(request, outcome)
         match outcome:
@@ -102,13 +139,10 @@ class ReadApp:
                 await self._forward(request, outcome, exchange)
 
     async def _answer(self, answer: Answer, exchange: Exchange) -> None:
-        headers = [(b"content-type", answer.content_type), *_hit(answer)]
+        await exchange.start(answer.status, _headers(answer))
         if answer.length is not None:
-            headers.append((b"content-length", b"%d" % answer.length))
-            await exchange.start(answer.status, headers)
             await exchange.finish(b"".join(answer.parts))
             return
-        await exchange.start(answer.status, headers)
         for part in answer.parts:
             if part:
                 await exchange.write(part)
@@ -216,6 +250,13 @@ class ReadApp:
             async for chunk in response.chunks:
                 await exchange.write(chunk)
         await exchange.finish()
+
+
+def _headers(answer: Answer) -> Headers:
+    headers = [(b"content-type", answer.content_type), *_hit(answer)]
+    if answer.length is not None:
+        headers.append((b"content-length", b"%d" % answer.length))
+    return headers
 
 
 def _hit(answer: Answer | Stream) -> Headers:

@@ -39,6 +39,7 @@ class Exchange:
         extension = scope["extensions"][CONNECTION]
         self.connection: Protocol = extension["protocol"]
         self.wants_upgrade: bool = extension["upgrade"]
+        self.begun: object = extension["begun"]
         self._receive = receive
         self._send = send
         self._body_read = asyncio.Event()

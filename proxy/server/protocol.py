@@ -1,18 +1,30 @@
-"""uvicorn's HTTP/1.1 protocol, whose connection an app can take over for an upgrade."""
+"""uvicorn's HTTP/1.1 protocol, which an app can answer at once, or take the connection over from.
+
+A task and an ASGI cycle cost as much as a cached answer. So a request whose answer waits for
+nothing is answered where its head ends, by the app's ``Door``.
+"""
 
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple, cast, runtime_checkable
+from typing import Protocol as Interface
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from proxy.kube.errors import ApiError, BadRequest, RequestTooLarge
+from proxy.kube.requests import Headers
 
 CONNECTION = "kubecache.connection"
-"""ASGI extension: the ``Protocol`` of the connection, and whether an ``upgrade`` is asked."""
+"""ASGI extension: the ``Protocol`` of the connection, whether an ``upgrade`` is asked, and what the
+``Door`` has ``begun`` (None: nothing)."""
 
 MAX_HEAD = 1024 * 1024
 """Bytes of a request's line and headers (Go's ``DefaultMaxHeaderBytes``)."""
@@ -26,6 +38,22 @@ _PIECE = 16 * 1024
 
 _BUFFER = 64 * 1024
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+
+
+class Whole(NamedTuple):
+    """A complete answer; the length of the body is among the headers."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+@runtime_checkable
+class Door(Interface):
+    """An app that can answer without ASGI."""
+
+    def begin(self, path: bytes, query: bytes, headers: Headers) -> object:
+        """Begin to serve a GET; what isn't a ``Whole`` answer is handed to the app, to go on."""
 
 
 class Protocol(HttpToolsProtocol):
@@ -42,6 +70,13 @@ class Protocol(HttpToolsProtocol):
     _upgrading = False
     _refusal: ApiError | None = None
     _deadline: asyncio.TimerHandle | None = None
+    _is_open = False
+    _answered = False
+
+    def __init__(self, config: Config, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
+        app = cast(object, config.app)
+        self._door = app if isinstance(app, Door) else None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect a head."""
@@ -63,6 +98,7 @@ class Protocol(HttpToolsProtocol):
         if not self._muted:
             super().on_message_begin()
             self._head = 0
+            self._answered = False
 
     def on_url(self, url: bytes) -> None:
         """Collect the target."""
@@ -83,19 +119,27 @@ class Protocol(HttpToolsProtocol):
         asked = self.parser.should_upgrade()
         self._upgrading = asked and _is_accepted(self.headers)
         self._declined = asked and not self._upgrading
-        self.scope["extensions"] = {CONNECTION: {"protocol": self, "upgrade": self._upgrading}}
-        # uvicorn's own reading of a target loses what follows a "#", which Go takes literally.
-        target, self.url = self.url, b"/"
+        path, query = split_target(self.url)
+        begun = None
+        if self._door is not None and not asked and self._may_answer():
+            begun = self._door.begin(path, query, self.headers)
+            if isinstance(begun, Whole):
+                self._answer(begun)
+                return
+        self.scope["extensions"] = {
+            CONNECTION: {"protocol": self, "upgrade": self._upgrading, "begun": begun}
+        }
+        self.url = b"/"  # uvicorn's own reading of a target loses what follows a "#"
         super().on_headers_complete()
-        path, self.scope["query_string"] = split_target(target)
         self.scope["raw_path"] = path
+        self.scope["query_string"] = query
         self.scope["path"] = unquote(path.decode("latin-1"))
         if self._upgrading:  # what follows its answer is not HTTP, or the client doesn't know
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         """End the body; that of a declined upgrade is still to come."""
-        if not self._declined:
+        if not (self._declined or self._answered):
             super().on_message_complete()
 
     # --- what arrives ---
@@ -103,6 +147,7 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse, unless what came earlier has to be answered first."""
         self._unparsed += data
+        self._is_open = True
         self._parse()
 
     def _parse(self) -> None:
@@ -147,6 +192,29 @@ class Protocol(HttpToolsProtocol):
         self._muted = False
 
     # --- what is answered ---
+
+    def _may_answer(self) -> bool:
+        """Tell whether the door is open: for one bodiless GET of what has arrived at a time.
+
+        More than one would hold up the other connections.
+        """
+        return (
+            self._is_open
+            and self.parser.get_method() == b"GET"
+            and self.parser.should_keep_alive()
+            and (self._running is None or self._running.response_complete)
+            and not self.flow.write_paused
+            and not any(name in _FRAMING for name, _ in self.headers)
+        )
+
+    def _answer(self, whole: Whole) -> None:
+        self._is_open = False
+        self._answered = True
+        lines = [STATUS_LINE[whole.status]]
+        for headers in (self.server_state.default_headers, whole.headers):
+            lines += [b"%s: %s\r\n" % pair for pair in headers]
+        self.transport.write(b"%s\r\n%s" % (b"".join(lines), whole.body))
+        super().on_response_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Callable[..., Any]) -> None:
         self._running = cycle

@@ -45,7 +45,9 @@ class Peer:
         self._pause = pause
         scope = {
             "headers": [],
-            "extensions": {CONNECTION: {"protocol": cast(Protocol, self), "upgrade": False}},
+            "extensions": {
+                CONNECTION: {"protocol": cast(Protocol, self), "upgrade": False, "begun": None}
+            },
         }
         self.exchange = Exchange(scope, self._receive, self._send)
 

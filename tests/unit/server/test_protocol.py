@@ -13,7 +13,15 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from proxy.server.protocol import CONNECTION, HEAD_TIMEOUT, MAX_HEAD, Protocol, split_target
+from proxy.kube.requests import Headers
+from proxy.server.protocol import (
+    CONNECTION,
+    HEAD_TIMEOUT,
+    MAX_HEAD,
+    Protocol,
+    Whole,
+    split_target,
+)
 from tests.unit import virtual_time
 from tests.unit.builders import Clock
 
@@ -56,17 +64,37 @@ class Wire(asyncio.Transport):
         self.reading = True
 
 
+class App:
+    """An ASGI app that has no door."""
+
+    def __init__(self, call: Callable[..., Awaitable[None]]) -> None:
+        self._call = call
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._call(scope, receive, send)
+
+
+class AppWithDoor(App):
+    """Answers at once what is named so, and knows what it has begun of the others."""
+
+    def begin(self, path: bytes, query: bytes, headers: Headers) -> Whole | bytes:
+        if path.startswith(b"/quick"):
+            return Whole(200, [LENGTH_OF[path], (b"x-at", b"once")], path)
+        return path
+
+
 class Peer:
     """One connection to an app that reads a request whole, then answers its path when *let* go."""
 
-    def __init__(self) -> None:
+    def __init__(self, app: type[App] = App) -> None:
         self.seen: list[Seen] = []
         self.left: list[bytes] = []
+        self.begun: list[object] = []
         self.let = asyncio.Event()
         self.let.set()
         self.wire = Wire()
         config = Config(
-            self._app,
+            app(self._app),
             interface="asgi3",
             http=Protocol,
             ws="none",
@@ -93,6 +121,7 @@ class Peer:
                 return
             body += message["body"]
             more = message["more_body"]
+        self.begun.append(scope["extensions"][CONNECTION]["begun"])
         self.seen.append((scope["method"], path, scope["query_string"], body))
         await self.let.wait()
         if scope["extensions"][CONNECTION]["upgrade"]:
@@ -133,11 +162,14 @@ def _bodies(sent: bytes) -> Iterator[bytes]:
 
 
 def play(story: Callable[[Peer], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(5):
-            await story(Peer())
+    """With and without a door, which must not be seen from outside."""
 
-    asyncio.run(run())
+    async def run(app: type[App]) -> None:
+        async with asyncio.timeout(5):
+            await story(Peer(app))
+
+    for app in (App, AppWithDoor):
+        asyncio.run(run(app))
 
 
 # --- upgrades --------------------------------------------------------------------------------
@@ -383,5 +415,109 @@ def test_a_head_must_arrive_in_time(sent: bytes, *, is_cut: bool) -> None:
         assert not peer.wire.closed
         await asyncio.sleep(2)
         assert peer.wire.closed is is_cut
+
+    virtual_time.run(story(), Clock())
+
+
+# --- the door --------------------------------------------------------------------------------
+
+QUICK = b"GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def at_door(*steps: tuple[bytes, int, list[bytes]]) -> None:
+    """Send each step's bytes; so many answers more come at once, and so many paths by the app."""
+
+    async def story() -> None:
+        peer = Peer(AppWithDoor)
+        for sent, at_once, by_app in steps:
+            before = peer.wire.sent.count(b"x-at: once")
+            peer.seen.clear()
+            await peer.told(sent)
+            assert peer.wire.sent.count(b"x-at: once") - before == at_once
+            assert [path for _, path, *_ in peer.seen] == by_app
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("sent", "at_once", "by_app"),
+    [
+        (QUICK, 1, []),
+        (LATER, 0, [b"/later"]),
+        (QUICK * 3, 1, [b"/quick", b"/quick"]),
+        (QUICK + LATER + QUICK, 1, [b"/later", b"/quick"]),
+        (LATER + QUICK, 0, [b"/later", b"/quick"]),
+        (QUICK.replace(b"GET", b"HEAD"), 0, [b"/quick"]),
+        (QUICK.replace(b"Host: x", b"Connection: close"), 0, [b"/quick"]),
+        (QUICK.replace(b"1.1", b"1.0"), 0, [b"/quick"]),
+        (QUICK.replace(b"Host: x", b"Content-Length: 4") + b"GET ", 0, [b"/quick"]),
+        (QUICK.replace(b"Host: x", b"Connection: upgrade\r\nUpgrade: h2c"), 0, [b"/quick"]),
+    ],
+)
+def test_what_is_answered_at_once(sent: bytes, at_once: int, by_app: list[bytes]) -> None:
+    at_door((sent, at_once, by_app))
+
+
+def test_the_door_opens_again() -> None:
+    at_door((QUICK, 1, []), (LATER, 0, [b"/later"]), (QUICK[:20], 0, []), (QUICK[20:], 1, []))
+
+
+def test_an_answer_at_once_is_whole() -> None:
+    async def story() -> None:
+        peer = Peer(AppWithDoor)
+        await peer.told(QUICK)
+        head = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\nx-at: once\r\n\r\n"
+        assert peer.wire.sent == head + b"/quick"
+        assert not peer.wire.closed
+
+    asyncio.run(story())
+
+
+def test_the_app_goes_on_with_what_was_begun() -> None:
+    async def story() -> None:
+        peer = Peer(AppWithDoor)
+        await peer.told(LATER)
+        assert peer.begun == [b"/later"]
+
+    asyncio.run(story())
+
+
+def test_the_door_is_closed_while_another_answer_is_under_way() -> None:
+    async def story() -> None:
+        peer = Peer(AppWithDoor)
+        peer.let.clear()
+        await peer.told(LATER)
+        await peer.told(QUICK)
+        assert peer.answers == []
+        peer.let.set()
+        await peer.settled()
+        assert peer.answers == [b"/later", b"/quick"]
+
+    asyncio.run(story())
+
+
+def test_the_door_is_closed_while_the_client_makes_no_room() -> None:
+    async def story() -> None:
+        peer = Peer(AppWithDoor)
+        peer.protocol.pause_writing()
+        await peer.told(QUICK)
+        assert peer.answers == []
+        peer.protocol.resume_writing()
+        await peer.settled()
+        assert peer.answers == [b"/quick"]
+
+    asyncio.run(story())
+
+
+def test_a_connection_answered_at_once_is_kept_for_the_next() -> None:
+    async def story() -> None:
+        peer = Peer(AppWithDoor)
+        await peer.told(QUICK)
+        await asyncio.sleep(170)
+        await peer.told(QUICK)
+        await asyncio.sleep(170)
+        assert not peer.wire.closed
+        await asyncio.sleep(20)
+        assert peer.wire.closed
 
     virtual_time.run(story(), Clock())

@@ -28,6 +28,17 @@ class ResourcePath(NamedTuple):
     subresource: str
 
 
+def split_target(target: bytes) -> tuple[bytes, bytes]:
+    """Split a request's target into path and query, as Go's ``url.ParseRequestURI`` does.
+
+    The absolute form (``http://host/path``) loses its scheme and host.
+    """
+    path, _, query = target.partition(b"?")
+    if not path.startswith(b"/") and b"://" in path:
+        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
+    return path, query
+
+
 def split_live(path: str) -> tuple[bool, str]:
     """Take the ``/live`` prefix off *path*; tell whether it was there."""
     if path.startswith(LIVE_PREFIX) and path[5:6] in ("/", ""):

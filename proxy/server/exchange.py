@@ -6,7 +6,8 @@ from typing import Any
 
 from proxy.kube.errors import ApiError
 from proxy.kube.requests import Headers
-from proxy.server.protocol import CONNECTION, Protocol
+from proxy.server.door import CONNECTION
+from proxy.server.protocol import Protocol
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -7,8 +7,7 @@ nothing is answered where its head ends, by the app's ``Door``.
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, NamedTuple, cast, runtime_checkable
-from typing import Protocol as Interface
+from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
@@ -20,11 +19,8 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from proxy.kube.errors import ApiError, BadRequest, RequestTooLarge
-from proxy.kube.requests import Headers
-
-CONNECTION = "kubecache.connection"
-"""ASGI extension: the ``Protocol`` of the connection, whether an ``upgrade`` is asked, and what the
-``Door`` has ``begun`` (None: nothing)."""
+from proxy.kube.paths import split_target
+from proxy.server.door import CONNECTION, Door, Whole
 
 MAX_HEAD = 1024 * 1024
 """Bytes of a request's line and headers (Go's ``DefaultMaxHeaderBytes``)."""
@@ -38,22 +34,6 @@ _PIECE = 16 * 1024
 
 _BUFFER = 64 * 1024
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-
-
-class Whole(NamedTuple):
-    """A complete answer; the length of the body is among the headers."""
-
-    status: int
-    headers: Headers
-    body: bytes
-
-
-@runtime_checkable
-class Door(Interface):
-    """An app that can answer without ASGI."""
-
-    def begin(self, path: bytes, query: bytes, headers: Headers) -> object:
-        """Begin to serve a GET; what isn't a ``Whole`` answer is handed to the app, to go on."""
 
 
 class Protocol(HttpToolsProtocol):
@@ -285,17 +265,6 @@ class Protocol(HttpToolsProtocol):
         self.flow.resume_reading()
         self._let_go()
         return reader, asyncio.StreamWriter(self.transport, protocol, reader, self.loop)
-
-
-def split_target(target: bytes) -> tuple[bytes, bytes]:
-    """Split a request's target into path and query, as Go's ``url.ParseRequestURI`` does.
-
-    The absolute form (``http://host/path``) loses its scheme and host.
-    """
-    path, _, query = target.partition(b"?")
-    if not path.startswith(b"/") and b"://" in path:
-        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
-    return path, query
 
 
 def _is_accepted(headers: list[tuple[bytes, bytes]]) -> bool:

@@ -13,6 +13,7 @@ from proxy.kube.selectable import SelectableField, declared_field
 from proxy.reads.reader import Reader
 from proxy.server.admin import admin_app
 from proxy.server.app import ReadApp
+from proxy.server.forward import Forwarder
 from proxy.server.listener import Listener
 from proxy.server.pulse import Pulse
 from proxy.server.settings import Address, ResourceSettings, Settings
@@ -47,8 +48,9 @@ class Proxy:
         self.reader = Reader(
             self.informers, lambda: credentials.last_authorization, self._client.lines
         )
-        self._app = ReadApp(self.reader, self._client, _hosts(settings.listen), self.stats)
-        self.read_listener = Listener(self._app, settings.listen)
+        self._forwarder = Forwarder(self._client, self.stats)
+        app = ReadApp(self.reader, self._forwarder, _hosts(settings.listen), self.stats)
+        self.read_listener = Listener(app, settings.listen)
         self.admin_listener = Listener(admin_app(self, _hosts(settings.admin)), settings.admin)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -92,7 +94,7 @@ class Proxy:
         """End watches cleanly, let requests finish, close everything."""
         for task in self._tasks:
             task.cancel()
-        self._app.drain()
+        self._forwarder.drain()
         await asyncio.gather(self.read_listener.close(), self.informers.stop())
         await self.admin_listener.close()
         await self._client.close()

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from proxy.kube.errors import ApiError, Forbidden, NotFound, ServiceUnavailable
+from proxy.server.door import CONNECTION
 from proxy.server.exchange import (
     SLOW_CLIENT,
     ClientGoneError,
@@ -16,7 +17,7 @@ from proxy.server.exchange import (
     SlowClientError,
     race,
 )
-from proxy.server.protocol import CONNECTION, Protocol
+from proxy.server.protocol import Protocol
 from tests.unit import virtual_time
 from tests.unit.builders import Clock
 

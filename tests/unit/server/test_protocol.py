@@ -14,14 +14,8 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from proxy.kube.requests import Headers
-from proxy.server.protocol import (
-    CONNECTION,
-    HEAD_TIMEOUT,
-    MAX_HEAD,
-    Protocol,
-    Whole,
-    split_target,
-)
+from proxy.server.door import CONNECTION, Whole
+from proxy.server.protocol import HEAD_TIMEOUT, MAX_HEAD, Protocol
 from tests.unit import virtual_time
 from tests.unit.builders import Clock
 
@@ -314,8 +308,6 @@ def test_a_body_that_waits_behind_another_request_is_read_on() -> None:
     ],
 )
 def test_targets_are_read_as_go_does(target: bytes, path: bytes, query: bytes) -> None:
-    assert split_target(target) == (path, query)
-
     async def story(peer: Peer) -> None:
         await peer.told(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % target)
         assert peer.seen == [("GET", path, query, b"")]

@@ -1,0 +1,131 @@
+"""What the proxy doesn't answer itself goes to the API server, and its answer comes back."""
+
+import asyncio
+
+from proxy.kube.options import parse_query
+from proxy.kube.requests import Headers, Request, verb_of
+from proxy.reads.plan import Reason
+from proxy.server.exchange import Exchange, race
+from proxy.server.stats import Stats
+from proxy.upstream import tunnel
+from proxy.upstream.client import READ_TIMEOUT, Client
+from proxy.upstream.documents import Documents
+from proxy.upstream.headers import request_headers, response_headers
+
+_STREAMING_SUBRESOURCES = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+_REVALIDATED = (b"cache-status", b'kubecache; fwd=stale; fwd-status=304; detail="revalidated"')
+
+
+class Forwarder:
+    """Passes requests through: unbuffered, as documents that are kept, or byte by byte."""
+
+    def __init__(self, client: Client, stats: Stats) -> None:
+        self._client = client
+        self._documents = Documents(client)
+        self._stats = stats
+        self._draining = asyncio.Event()
+
+    def drain(self) -> None:
+        """End the streams; watches end cleanly, so that clients watch again elsewhere."""
+        self._draining.set()
+
+    async def forward(self, request: Request, reason: Reason, exchange: Exchange) -> None:
+        """Pass a request and its answer through, unbuffered."""
+        if reason is Reason.PATH and Documents.covers(
+            request.method, request.path, exchange.headers
+        ):
+            await self._document(request, reason, exchange)
+            return
+        if not _has_body(exchange.headers):
+            exchange.skip_body()
+        exchange.is_watch = _is_watch(request)
+        streams = exchange.is_watch or _is_streaming(request)
+        passing = self._pass_through(request, reason, exchange, None if streams else READ_TIMEOUT)
+        ended = await exchange.unless_gone(passing, until=self._draining if streams else None)
+        if not ended and exchange.is_watch and exchange.status:
+            await exchange.finish()
+        elif not ended:
+            exchange.abort()
+
+    def _count_forward(
+        self, request: Request, reason: Reason, exchange: Exchange, status: int
+    ) -> None:
+        verb = verb_of(request.method, request.target, watch=exchange.is_watch)
+        labels = self._stats.labels(request, verb, exchange.source, status)
+        self._stats.count_forward(reason, labels)
+
+    async def _document(self, request: Request, reason: Reason, exchange: Exchange) -> None:
+        """Answer with a discovery or OpenAPI document, which the API server has just confirmed."""
+        document = await self._documents.get(request.raw_target, request_headers(exchange.headers))
+        self._count_forward(request, reason, exchange, document.status)
+        note = _REVALIDATED if document.revalidated else _forwarded(reason)
+        await exchange.start(document.status, [*document.headers, note])
+        await exchange.finish(document.body)
+
+    async def tunnel(self, request: Request, exchange: Exchange) -> None:
+        """Connect the client with the API server byte by byte."""
+        exchange.source = "tunnel"
+        own = request.authorization is None and not tunnel.shows_token(exchange.headers)
+        credentials = self._client.credentials
+        authorization = await credentials.authorization() if own else ""
+        upstream = await tunnel.connect(credentials, own=own)
+        headers = [pair for pair in exchange.headers if pair[0] != b"x-kubecache-read"]
+        upstream[1].write(
+            tunnel.request_head(
+                credentials, request.method, request.raw_target, headers, authorization
+            )
+        )
+        client = exchange.connection.take_over()
+
+        def answered(status: int) -> None:
+            exchange.status = status
+
+        await race(tunnel.splice(client, upstream, answered), None, self._draining)
+
+    async def _pass_through(
+        self, request: Request, reason: Reason, exchange: Exchange, read_timeout: float | None
+    ) -> None:
+        asked = request_headers(exchange.headers)
+        if reason is Reason.LIVE:  # for whatever cache there may be further up
+            asked = [*asked, (b"cache-control", b"no-cache")]
+        async with self._client.open(
+            request.method,
+            request.raw_target,
+            asked,
+            exchange.body() if _has_body(exchange.headers) else None,
+            read_timeout=read_timeout,
+        ) as response:
+            self._count_forward(request, reason, exchange, response.status)
+            headers = response_headers(response.headers)
+            await exchange.start(response.status, [*headers, _forwarded(reason)])
+            async for chunk in response.chunks:
+                await exchange.write(chunk)
+        await exchange.finish()
+
+
+def _forwarded(reason: Reason) -> tuple[bytes, bytes]:
+    return b"cache-status", f'kubecache; fwd={reason.fwd}; detail="{reason.detail}"'.encode()
+
+
+def _has_body(headers: Headers) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
+        for name, value in headers
+    )
+
+
+def _is_watch(request: Request) -> bool:
+    """Tell whether the API server will take this for a watch; it knows a prefix for them too."""
+    if request.method != "GET":
+        return False
+    asked = parse_query(request.query).get("watch", "false").lower() not in ("false", "0")
+    named = request.target is not None and request.target.name
+    return "/watch/" in request.path or (asked and not named)
+
+
+def _is_streaming(request: Request) -> bool:
+    """Subresources that may stay silent for as long as they like (``longRunningFunc``)."""
+    return (
+        request.target is not None
+        and request.target.subresource.partition("/")[0] in _STREAMING_SUBRESOURCES
+    )

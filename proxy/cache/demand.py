@@ -12,6 +12,9 @@ WINDOW = 60.0
 MAX_SCOPES = 4096
 """Scopes remembered: a client that sweeps over names can't fill the memory."""
 
+MAX_NAME = 253
+"""Characters of a name that something may have (a DNS subdomain's)."""
+
 
 class Demand:
     """Counts the forwarded reads of each scope against the *thresholds* of ``cache.on_demand``.
@@ -27,7 +30,7 @@ class Demand:
     def earns(self, scope: Scope, read: Verb) -> bool:
         """Count a read; tell whether it earns an informer of *scope*."""
         threshold = self._thresholds[read]
-        if threshold == 0:
+        if threshold == 0 or max(map(len, (*scope.resource, scope.namespace))) > MAX_NAME:
             return False
         now = self._clock()
         times = self._times((scope, read), threshold)

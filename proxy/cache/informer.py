@@ -5,6 +5,7 @@ resource that is lost or set back gets a new view, and readers of the old one se
 """
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +18,9 @@ from proxy.cache.scope import Scope
 from proxy.cache.signal import Signal
 from proxy.cache.store import Store
 from proxy.cache.view import Ending, View
-from proxy.forms.form import Change, EventType, Form
+from proxy.forms.form import Change, EventType, Form, UnknownLayoutError
+
+log = logging.getLogger(__name__)
 
 STALLED = 90.0
 """Seconds without a sign of the API server after which an informer counts as stalled: the silence
@@ -86,14 +89,19 @@ class Informer:
     async def replace(self, form: Form, store: Store, version: int) -> None:
         """Take over a list; what is new in it becomes events, so that watches go on."""
         store.version = store.changed = version
+        if self.view is not None and self.view.form.shape != form.shape:
+            self.drop(
+                Ending.STOPPED
+            )  # watches select by the old form; the API server ends them too
         if self.view is not None:
             try:
                 await self._continue(self.view, form, store)
             except NoHistoryError:
-                self.rewind()
+                self.drop(Ending.REWOUND)
         self.forbidden = False
         if self.view is None:
             self.view = View(form, store, self._clock)
+            log.info("informer %s synced: %d objects", self.scope, len(store))
         self._prove()
 
     async def _continue(self, view: View, form: Form, store: Store) -> None:
@@ -118,9 +126,11 @@ class Informer:
             await asyncio.sleep(0)
 
     def apply(self, change: Change) -> None:
-        """Take over one event of the watch."""
+        """Take over one event of the watch. Raises UnknownLayoutError for one that isn't newer."""
         view = self._synced_view()
         event_type, found = change
+        if found.version <= view.store.version:
+            raise UnknownLayoutError(f"version {found.version} after {view.store.version}")
         previous = (
             view.store.remove(found.key)
             if event_type is EventType.DELETED
@@ -133,16 +143,13 @@ class Informer:
 
     def bookmark(self, version: int) -> None:
         """Take over a bookmark: the state is that of *version* too."""
-        self._synced_view().store.version = version
+        store = self._synced_view().store
+        store.version = max(store.version, version)
         self._prove()
 
     def contact(self) -> None:
         """Note that the API server answers; a resource without bookmarks may be silent for long."""
         self._heard = self._clock()
-
-    def rewind(self) -> None:
-        """Drop a state whose versions the API server no longer knows."""
-        self.drop(Ending.REWOUND)
 
     def drop(self, ending: Ending) -> None:
         """Forget the state; its readers end."""

@@ -124,12 +124,17 @@ class Informers:
         if (resource.group, resource.plural) in _NEVER_EARNED:
             return
         scope = Scope(resource, namespace)
-        if scope in self._informers or not self._demand.earns(scope, read):
+        if self._is_covered(scope) or not self._demand.earns(scope, read):
             return
         self._demand.forget(scope)
         wanted = self._widened(scope)
         if wanted not in self._informers and not self._is_refused(wanted):
             self._open(wanted, named=False)
+
+    def _is_covered(self, scope: Scope) -> bool:
+        """Tell whether an informer holds *scope*, or will once it's synced."""
+        whole = self._informers.get(Scope(scope.resource))
+        return scope in self._informers or (whole is not None and not whole.forbidden)
 
     def _widened(self, scope: Scope) -> Scope:
         """The whole resource, once a fifth of its namespaces is asked for and it may be listed."""
@@ -146,7 +151,7 @@ class Informers:
         informer = Informer(scope, self._source_of(scope), named=named, clock=self._clock)
         self._informers[scope] = informer
         self._run(informer, Trigger.START)
-        log.info("informer %s started (%s)", scope, "named" if named else "earned")
+        log.debug("informer %s started (%s)", scope, "named" if named else "earned")
 
     def _run(self, informer: Informer, reason: Trigger) -> None:
         keeping = self._keep(informer, reason)
@@ -165,7 +170,8 @@ class Informers:
             try:
                 await informer.reflector.run(reason)
             except RefusedError as error:
-                log.warning("informer %s refused: %s", informer.scope, error)
+                level = logging.WARNING if informer.named else logging.DEBUG  # anybody may ask
+                log.log(level, "informer %s refused: %s", informer.scope, error)
                 if self._gives_up(informer, error):
                     return
             except Exception:
@@ -198,13 +204,18 @@ class Informers:
         self._tasks.pop(informer.scope, None)
 
     async def _sweep(self) -> None:
-        """Stop the earned informers that nobody has used for ``idle_ttl``."""
+        """Stop the earned informers that nobody watches, and nobody has used or needs to."""
         while True:
             await asyncio.sleep(min(max(self._policy.idle_ttl / 2, 1.0), 60.0))
             for informer in self:
-                idle = self._clock() - informer.last_used
-                if not informer.named and not informer.watchers and idle > self._policy.idle_ttl:
+                if not informer.named and not informer.watchers and self._is_spare(informer):
                     self.stop_informer(informer)
+
+    def _is_spare(self, informer: Informer) -> bool:
+        """Tell whether it was idle for ``idle_ttl``, or another one answers what it would."""
+        resource, namespace = informer.scope
+        idle = self._clock() - informer.last_used
+        return idle > self._policy.idle_ttl or self.find(resource, namespace) is not informer
 
     def stop_informer(self, informer: Informer) -> None:
         """Stop one informer; reads of its scope are forwarded until it's earned again."""

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from proxy.cache.backoff import Backoff
 from proxy.cache.store import Store
+from proxy.cache.view import Ending
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Form, UnknownLayoutError
 from proxy.kube.errors import (
     ApiError,
@@ -72,8 +73,8 @@ class Sink(Protocol):
     def contact(self) -> None:
         """Note that the API server answers."""
 
-    def rewind(self) -> None:
-        """Forget everything: the API server's history went back."""
+    def drop(self, ending: Ending) -> None:
+        """Forget everything: the API server's history went back, or objects read otherwise now."""
 
 
 class Trigger(StrEnum):
@@ -258,7 +259,7 @@ class Reflector:
         """Gather a WatchList's initial events; at their end they are the state, atomically."""
         lines = await self._next(state.stream)
         if lines is None:
-            raise ServiceUnavailable("the watch ended among its initial events")
+            raise TimeoutError("the watch ended among its initial events")
         events = _decode(state.form, lines)
         for event in events:
             if isinstance(event, Change):
@@ -275,11 +276,12 @@ class Reflector:
         A watch from a version that a restored server never had is silent for ever.
         """
         if await self._source.current_version() < self._sink.version:
-            self._sink.rewind()
+            self._sink.drop(Ending.REWOUND)
             return Unsynced(Trigger.REWOUND)
         if state.reason is Trigger.ENDED:  # as all watches of a CRD do when it is changed
             form = await self._source.describe()
             if form.shape != state.form.shape:
+                self._sink.drop(Ending.STOPPED)
                 return Unsynced(Trigger.LAYOUT)
         self._sink.contact()
         self.restarts[state.reason] += 1

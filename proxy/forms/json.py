@@ -69,7 +69,8 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class JsonForm:
     """JSON of one resource, in the layout that *sample*, a list of it, shows.
 
-    *declared* are fields beside those that are built in. Raises UnknownLayoutError when the sample
+    *declared* are fields beside those that are built in, *generation* is that of the resource's
+    definition. Raises UnknownLayoutError when the sample
     is in neither layout.
     """
 
@@ -77,7 +78,12 @@ class JsonForm:
     content_type = b"application/json"
 
     def __init__(
-        self, info: ResourceInfo, sample: bytes, declared: Sequence[SelectableField] = ()
+        self,
+        info: ResourceInfo,
+        sample: bytes,
+        declared: Sequence[SelectableField] = (),
+        *,
+        generation: int = 0,
     ) -> None:
         resource = info.resource
         self._layout, kind = _read_layout(sample)
@@ -101,7 +107,8 @@ class JsonForm:
             if self._layout is Layout.STRUCT
             else b""
         )  # fmt: skip
-        self.shape = (self._layout.name, info.kind, kind, str(info.namespaced), *fields)
+        names = (self._layout.name, info.kind, kind)
+        self.shape = (*names, str(info.namespaced), str(generation), *fields)
         self._list_kind = gojson.encode(kind)
         self._api_version = gojson.encode(resource.group_version)
         self.has_watch_list = False

@@ -35,7 +35,9 @@ class Proxy:
         self._indexes: dict[Resource, tuple[SelectableField, ...]] = {}
         cache = settings.cache
         self.informers = Informers(
-            lambda scope: ListWatch(self._client, scope, self._indexes.get(scope.resource, ())),
+            lambda scope: ListWatch(
+                self._client, scope, lambda: self._indexes.get(scope.resource, ())
+            ),
             Policy(
                 thresholds=cache.on_demand.thresholds,
                 idle_ttl=cache.idle_ttl,

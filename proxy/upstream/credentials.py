@@ -57,13 +57,15 @@ class Credentials:
         self._authorization = ""
 
     async def authorization(self) -> str:
-        """Return the Authorization value to use now, or "" for none; tokens rotate underneath."""
+        """Return the Authorization value to use now, or "" for none; tokens rotate underneath.
+
+        The old one stays in use while there is no new one to be had.
+        """
         async with self._lock:
-            if self._loader is not None and self._clock() - self._refreshed > REFRESH:
-                self._refreshed = self._clock()
-                await self._reload(self._loader)
-            value = await self._configuration.get_api_key_with_prefix("BearerToken")
-            self._authorization = (value or "").strip()
+            try:
+                await self._refresh()
+            except Exception as error:
+                log.warning("credentials were not refreshed: %s", error)
         return self._authorization
 
     @property
@@ -71,12 +73,13 @@ class Credentials:
         """The value that was used last: what a client of the same identity shows."""
         return self._authorization
 
-    async def _reload(self, loader: KubeConfigLoader) -> None:
-        """Ask token files and plugins again; a failure leaves the old token in use."""
-        try:
-            await loader.load_and_set(self._configuration)
-        except Exception as error:
-            log.warning("credentials were not refreshed: %s", error)
+    async def _refresh(self) -> None:
+        """Ask token files and plugins again, but a kubeconfig's not at every request."""
+        if self._loader is not None and self._clock() - self._refreshed > REFRESH:
+            self._refreshed = self._clock()
+            await self._loader.load_and_set(self._configuration)
+        value = await self._configuration.get_api_key_with_prefix("BearerToken")
+        self._authorization = (value or "").strip()
 
 
 async def load(
@@ -103,7 +106,7 @@ async def load(
             current = loader.current_context or {}
             namespace = current.get("context", {}).get("namespace", "")
             credentials = Credentials(configuration, loader, namespace, clock)
-        await credentials.authorization()
+        await credentials._refresh()
     except (ConfigException, OSError, ValueError, KeyError, TypeError, YAMLError) as error:
         raise CredentialsError(str(error)) from error
     return credentials

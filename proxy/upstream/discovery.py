@@ -1,7 +1,9 @@
 """What the API server says of a resource: its kind, its scope, its verbs."""
 
 import re
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -73,26 +75,50 @@ class _CrdSpec(msgspec.Struct):
     versions: list[_CrdVersion]
 
 
+class _CrdMetadata(msgspec.Struct):
+    generation: int = 0
+
+
 class _Crd(msgspec.Struct):
     spec: _CrdSpec
+    metadata: _CrdMetadata
 
 
-async def custom_fields(client: Client, resource: Resource) -> list[SelectableField]:
-    """Read the ``selectableFields`` of a custom resource's version.
+class Definition(NamedTuple):
+    """What the proxy needs of a CustomResourceDefinition, for one version.
 
-    None are known when the proxy may not read its CustomResourceDefinition.
+    With another *generation* the same objects may be read differently: with defaults, or without
+    fields that the schema no longer has.
+    """
+
+    generation: int
+    fields: list[SelectableField]
+
+
+async def definition(client: Client, resource: Resource) -> Definition:
+    """Read a custom resource's definition.
+
+    Of one that the proxy may not read, and of aggregated resources, nothing is known.
     """
     crds = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").path()
     try:
         crd = await _get(client, f"{crds}/{resource.plural}.{resource.group}", _Crd)
     except (Forbidden, NotFound):
-        return []
-    return [
-        declared_field(field.json_path)
+        return Definition(0, [])
+    paths = [
+        field.json_path
         for version in crd.spec.versions
         if version.name == resource.version
         for field in version.selectable_fields
     ]
+    return Definition(crd.metadata.generation, [*_readable(paths)])
+
+
+def _readable(paths: Iterable[str]) -> Iterator[SelectableField]:
+    """Read the paths that can be; lists by the others are forwarded."""
+    for path in paths:
+        with suppress(ValueError):
+            yield declared_field(path)
 
 
 async def describe(client: Client, resource: Resource) -> ResourceInfo:

@@ -13,7 +13,7 @@ from proxy.upstream.client import Client
 from proxy.upstream.headers import response_headers
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Bodies kept in all; OpenAPI v2 of a plain cluster is 4 MB."""
+"""Bytes kept in all, keys included; OpenAPI v2 of a plain cluster is 4 MB."""
 
 _PATHS = re.compile(r"/api(/[^/]+)?|/apis(/[^/]+){0,2}|/openapi/.+")
 _VARY = frozenset({b"accept", b"accept-encoding"})
@@ -33,10 +33,14 @@ class Document(NamedTuple):
 class Documents:
     """Keeps documents by target and by what they vary with; the least recently used go first."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, max_bytes: int = MAX_BYTES) -> None:
         self._client = client
+        self._max_bytes = max_bytes
         self._kept: OrderedDict[_Key, Document] = OrderedDict()
         self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
     @staticmethod
     def covers(method: str, path: str, headers: Headers) -> bool:
@@ -54,21 +58,28 @@ class Documents:
             body = await response.body()
             answer = Document(response.status, response_headers(response.headers), body)
         if answer.status == 304 and kept is not None:
-            self._kept.move_to_end(key)
+            if key in self._kept:  # others may have asked meanwhile
+                self._kept.move_to_end(key)
             headers = [pair for pair in kept.headers if pair[0] != b"audit-id"]
             return kept._replace(headers=headers, revalidated=True)
-        self._forget(key)
-        if answer.status == 200 and b"etag" in dict(answer.headers):
-            self._keep(key, answer)
+        if answer.status == 200:  # what isn't may be meant for this client alone
+            self._forget(key)
+            if b"etag" in dict(answer.headers):
+                self._keep(key, answer)
         return answer
 
     def _keep(self, key: _Key, document: Document) -> None:
         self._kept[key] = document
-        self._bytes += len(document.body)
-        while self._bytes > MAX_BYTES:
+        self._bytes += _size(key, document)
+        while self._bytes > self._max_bytes:
             self._forget(next(iter(self._kept)))
 
     def _forget(self, key: _Key) -> None:
         forgotten = self._kept.pop(key, None)
         if forgotten is not None:
-            self._bytes -= len(forgotten.body)
+            self._bytes -= _size(key, forgotten)
+
+
+def _size(key: _Key, document: Document) -> int:
+    target, varied = key
+    return len(target) + sum(len(value) for _, value in varied) + len(document.body)

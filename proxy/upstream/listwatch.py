@@ -1,7 +1,7 @@
 """A reflector's source: list and watch of one scope at the API server."""
 
 import random
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from urllib.parse import urlencode
 
 from proxy.cache.scope import Scope
@@ -9,7 +9,7 @@ from proxy.forms.form import Form
 from proxy.forms.json import JsonForm, list_version
 from proxy.kube.selectable import SelectableField, selectable_fields
 from proxy.upstream.client import Client
-from proxy.upstream.discovery import custom_fields, describe
+from proxy.upstream.discovery import Definition, definition, describe
 
 WATCH_SECONDS = 300
 """A watch is asked to last this to twice this many seconds: client-go's spread of the load."""
@@ -18,11 +18,15 @@ WATCH_SECONDS = 300
 class ListWatch:
     """Lists and watches *scope* through *client*; implements ``cache.reflector.Source``.
 
-    *indexes* are fields that the settings declare beside those that the API server knows.
+    *indexes* tells which fields the settings declare beside those that the API server knows; it's
+    asked at each list, since a setting's resource may be found later than it's read.
     """
 
     def __init__(
-        self, client: Client, scope: Scope, indexes: Sequence[SelectableField] = ()
+        self,
+        client: Client,
+        scope: Scope,
+        indexes: Callable[[], Sequence[SelectableField]] = tuple,
     ) -> None:
         self._client = client
         self._indexes = indexes
@@ -32,10 +36,13 @@ class ListWatch:
     async def describe(self) -> Form:
         """Learn kind and layout; a list of one object shows both, and whether it's allowed."""
         info = await describe(self._client, self._resource)
-        fields = [*self._indexes]
+        custom = Definition(0, [])
         if selectable_fields(self._resource.group, self._resource.plural) is None:
-            fields += await custom_fields(self._client, self._resource)
-        return JsonForm(info, await self.list_page(1, ""), fields)
+            custom = await definition(self._client, self._resource)
+        sample = await self.list_page(1, "")
+        return JsonForm(
+            info, sample, [*self._indexes(), *custom.fields], generation=custom.generation
+        )
 
     async def list_page(self, limit: int, continue_token: str) -> bytes:
         """Get one page of a consistent list."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.cache.demand import MAX_SCOPES, WINDOW, Demand
+from proxy.cache.demand import MAX_NAME, MAX_SCOPES, WINDOW, Demand
 from proxy.cache.scope import Scope
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
@@ -90,3 +90,11 @@ def test_a_sweep_over_scopes_pushes_out_those_that_are_not_read() -> None:
             counted.earns(busy, Verb.LIST)
     assert not counted.earns(quiet, Verb.LIST), "its two reads are forgotten"
     assert counted.earns(busy, Verb.LIST)
+
+
+@pytest.mark.parametrize("name", ["n" * MAX_NAME, "n" * (MAX_NAME + 1)])
+def test_what_no_name_can_be_is_not_remembered(name: str) -> None:
+    scopes = [Scope(PODS, name), *(Scope(PODS._replace(**{part: name})) for part in PODS._fields)]
+    for scope in scopes:
+        counted = Demand(THRESHOLDS, Clock())
+        assert counted.earns(scope, Verb.WATCH) is (len(name) == MAX_NAME)

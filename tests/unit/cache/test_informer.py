@@ -12,9 +12,10 @@ from proxy.cache.informer import MANY, STALLED, Informer
 from proxy.cache.scope import Scope
 from proxy.cache.store import Store
 from proxy.cache.view import Ending, View
-from proxy.forms.form import Change, EventType
+from proxy.forms.form import Change, EventType, UnknownLayoutError
 from proxy.forms.objects import Object
 from proxy.kube.resources import Resource
+from proxy.kube.selectable import declared_field
 from tests.unit.builders import PODS, WIDGETS, Clock, stored
 from tests.unit.cache.sources import ServedSource
 
@@ -139,7 +140,7 @@ async def test_everything_it_is_told_wakes_who_waits(kept: Kept) -> None:
     assert await rings(lambda: kept.change(EventType.ADDED, "a/x", 11))
     assert await rings(lambda: kept.informer.bookmark(12))
     assert not await rings(kept.informer.contact)
-    assert await rings(kept.informer.rewind)
+    assert await rings(lambda: kept.informer.drop(Ending.REWOUND))
     assert await rings(lambda: kept.informer.drop(Ending.STOPPED))
 
 
@@ -215,6 +216,31 @@ async def test_a_relist_that_can_not_follow_ends_the_view(kept: Kept) -> None:
     assert kept.informer.is_ready
 
 
+@played
+async def test_another_form_ends_what_reads_by_the_old_one(kept: Kept) -> None:
+    """Even at the same versions: objects of a definition that has changed read otherwise."""
+    await kept.relist(5, stored("x", 3))
+    old = kept.view
+    store = Store()
+    store.put(stored("x", 3))
+    await kept.informer.replace(PODS.form(declared_field("spec.color")), store, 6)
+    assert old.ended is Ending.STOPPED
+    assert kept.view is not old
+    assert kept.told() == []
+    assert kept.informer.version == 6
+
+
+@played
+async def test_versions_never_go_back(kept: Kept) -> None:
+    await kept.relist(5, stored("x", 3))
+    kept.informer.bookmark(4)
+    assert kept.informer.version == 5
+    for version in (4, 5):
+        with pytest.raises(UnknownLayoutError):
+            kept.change(EventType.MODIFIED, "x", version)
+    assert (kept.holds(), kept.informer.version) == (["x@3"], 5)
+
+
 @pytest.mark.parametrize("ending", list(Ending))
 def test_a_dropped_state_ends_for_its_readers(ending: Ending) -> None:
     async def drop() -> None:
@@ -222,7 +248,7 @@ def test_a_dropped_state_ends_for_its_readers(ending: Ending) -> None:
         await kept.relist(10, stored("a/x", 9))
         view = kept.view
         if ending is Ending.REWOUND:
-            kept.informer.rewind()
+            kept.informer.drop(Ending.REWOUND)
         else:
             kept.informer.drop(ending)
         assert view.ended is ending

@@ -421,6 +421,35 @@ async def test_a_stopped_informer_ends_its_readers_and_is_earned_again(registry:
     assert registry.found() is not informer
 
 
+@with_registry()
+async def test_a_whole_that_syncs_is_waited_for(registry: Registry) -> None:
+    registry.note()
+    registry.note("a")
+    assert registry.scopes == ["pods.v1"]
+
+
+@with_registry(Policy(AT_ONCE, own_namespace="own"))
+async def test_a_whole_that_is_forbidden_is_not_waited_for(registry: Registry) -> None:
+    registry.refused[Scope(PODS)] = Forbidden("not all")
+    registry.informers.name(Scope(PODS))
+    await settle()
+    registry.note("a")
+    assert registry.scopes == ["pods.v1", "pods.v1/a", "pods.v1/own"]
+
+
+@with_registry()
+async def test_a_part_that_the_whole_answers_for_is_stopped(registry: Registry) -> None:
+    registry.note("a")
+    registry.note("watched")
+    await settle()
+    registry.found("watched").watchers = 1
+    registry.note()
+    await settle()
+    assert registry.scopes == ["pods.v1", "pods.v1/a", "pods.v1/watched"]
+    await asyncio.sleep(61)
+    assert registry.scopes == ["pods.v1", "pods.v1/watched"]
+
+
 @with_registry(Policy())
 async def test_what_was_stopped_must_be_earned_as_often_again(registry: Registry) -> None:
     registry.note("a", Verb.LIST)

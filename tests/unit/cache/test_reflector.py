@@ -20,6 +20,7 @@ from proxy.cache.reflector import (
     after_failure,
 )
 from proxy.cache.store import Store
+from proxy.cache.view import Ending
 from proxy.forms.form import Change, Form, UnknownLayoutError
 from proxy.kube.errors import (
     BadRequest,
@@ -71,8 +72,8 @@ class RecordingSink:
     def contact(self) -> None:
         self.told.append("contact")
 
-    def rewind(self) -> None:
-        self.told.append("rewind")
+    def drop(self, ending: Ending) -> None:
+        self.told.append(ending.name)
 
 
 class Play:
@@ -177,8 +178,9 @@ def test_a_server_without_watch_list_is_paged_at_once(answer: Exception | None) 
     assert play.pauses == []
 
 
-def test_a_watch_list_that_is_silent_after_some_objects_is_paged() -> None:
-    play = Play([SYNCED[:1], None], [LONG], pages=[PODS.page(item("z", version=4), version=6)])
+@pytest.mark.parametrize("end", [[None], []], ids=["silent", "ended"])
+def test_a_watch_list_that_never_marks_its_end_is_paged(end: list[Step]) -> None:
+    play = Play([SYNCED[:1], *end], [LONG], pages=[PODS.page(item("z", version=4), version=6)])
     assert play.told[0] == "replace [z@4] at 6"
     assert play.asked[:3] == ["watchlist", "list", "watch 6"]
 
@@ -190,10 +192,9 @@ def test_a_watch_list_that_is_silent_after_some_objects_is_paged() -> None:
         [SYNCED[:1], ServiceUnavailable("broken")],
         [[*SYNCED[:1], error_line(InternalError("etcd"))]],
         [[*SYNCED[:1], error_line(Expired("too old"))]],
-        [SYNCED[:1]],
         [Timeout("Too large resource version")],
     ],
-    ids=["500", "broken", "error-event", "expired", "ended", "too-large"],
+    ids=["500", "broken", "error-event", "expired", "too-large"],
 )
 def test_a_watch_list_that_fails_is_tried_again_from_the_start(failure: list[Step]) -> None:
     play = Play(failure, [AGAIN, LONG])
@@ -361,14 +362,14 @@ def test_retry_after_does_not_shorten_a_pause() -> None:
 def test_versions_that_went_back_drop_the_state(failure: Step) -> None:
     play = Play([SYNCED, failure], [[PODS.bookmark(2, initial_end=True)], LONG], versions=[4])
     assert play.asked[:3] == ["watchlist", "version", "watchlist"]
-    assert play.told[:3] == ["replace [x@3] at 5", "rewind", "replace [] at 2"]
+    assert play.told[:3] == ["replace [x@3] at 5", "REWOUND", "replace [] at 2"]
     assert play.reflector.relists == {Trigger.START: 1, Trigger.REWOUND: 1}
 
 
 @pytest.mark.parametrize("version", [5, 6])
 def test_versions_that_stand_still_or_go_on_do_not(version: int) -> None:
     play = Play([SYNCED, LONG], [LONG], versions=[version])
-    assert "rewind" not in play.told
+    assert "REWOUND" not in play.told
     assert "watch 5" in play.asked
 
 
@@ -384,7 +385,7 @@ def test_another_shape_after_a_clean_end_is_relisted() -> None:
     changed = PODS.form(declared_field("spec.color"))
     play = Play([SYNCED, LONG], [AGAIN, LONG], forms=[PODS.form(), changed, changed, changed])
     assert play.asked == ["watchlist", "version", "watchlist", "version"]
-    assert play.told == ["replace [x@3] at 5", "replace [y@8] at 9", "contact"]
+    assert play.told == ["replace [x@3] at 5", "STOPPED", "replace [y@8] at 9", "contact"]
     assert play.reflector.relists == {Trigger.START: 1, Trigger.LAYOUT: 1}
 
 

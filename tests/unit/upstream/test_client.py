@@ -223,6 +223,57 @@ def test_documents_are_revalidated(kubeconfig: Write) -> None:
     asyncio.run(run())
 
 
+OTHERS = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother",  # no ETag: it isn't kept
+    b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno",
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno",
+]
+
+
+@pytest.mark.parametrize("others", OTHERS)
+def test_two_clients_that_ask_for_one_document_do_not_disturb_each_other(
+    kubeconfig: Write, others: bytes
+) -> None:
+    async def run() -> None:
+        asked, answered = asyncio.Event(), asyncio.Event()
+
+        async def handle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            headers = server.headers()
+            if headers.get("x") == "other":
+                writer.write(others)
+            elif headers.get("if-none-match") == '"1"':
+                asked.set()
+                await answered.wait()
+                writer.write(b'HTTP/1.1 304 Not Modified\r\nETag: "1"\r\n\r\n')
+            else:
+                writer.write(b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 4\r\n\r\nbody')
+
+        async with serving(handle) as server, client_of(kubeconfig(server.url)) as client:
+            documents = Documents(client)
+            await documents.get("/apis", [])
+            waiting = asyncio.create_task(documents.get("/apis", []))
+            await asked.wait()
+            await documents.get("/apis", [(b"x", b"other")])
+            answered.set()
+            assert (await waiting).body == b"body"
+            if not others.startswith(b"HTTP/1.1 200"):
+                assert (await documents.get("/apis", [])).revalidated
+
+    asyncio.run(run())
+
+
+def test_what_documents_are_kept_by_counts_too(kubeconfig: Write) -> None:
+    async def run() -> None:
+        ok = b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 0\r\n\r\n'
+        async with serving(answering(ok)) as server, client_of(kubeconfig(server.url)) as client:
+            documents = Documents(client, max_bytes=10_000)
+            for number in range(20):
+                await documents.get(f"/apis/{number}", [(b"accept", b"x" * 1000)])
+            assert len(documents) == 9
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("path", "covered"),
     [

@@ -83,9 +83,13 @@ def test_a_service_account_whose_token_rotates(
         assert found.server == "https://[::1]:443"
         before = await found.authorization()
         token.write_text("new")
-        return [before, await found.authorization()]
+        after = await found.authorization()
+        token.write_text("")
+        empty = await found.authorization()
+        token.unlink()
+        return [before, after, empty, await found.authorization()]
 
-    assert asyncio.run(run()) == ["Bearer old", "Bearer new"]
+    assert asyncio.run(run()) == ["Bearer old", "Bearer new", "Bearer new", "Bearer new"]
 
 
 def _certificate() -> bytes:

@@ -14,7 +14,7 @@ from proxy.cache.scope import Scope
 from proxy.forms.form import Form, UnknownLayoutError
 from proxy.kube.errors import Expired, Forbidden, MethodNotAllowed, NotFound, TooManyRequests
 from proxy.kube.resources import Resource
-from proxy.kube.selectable import declared_field
+from proxy.kube.selectable import SelectableField, declared_field
 from proxy.upstream.listwatch import WATCH_SECONDS, ListWatch
 from tests.unit.builders import PODS, WIDGETS, item
 from tests.unit.upstream.routes import Routes, refused, serving_routes
@@ -176,13 +176,28 @@ def test_a_built_in_resource_is_described_by_discovery_and_one_object(kubeconfig
         ),
         ([{"name": "v1"}], []),
         ([{"name": "v2", "selectableFields": [{"jsonPath": ".spec.color"}]}], []),
+        ([{"name": "v1", "selectableFields": [{"jsonPath": "?"}, {"jsonPath": ".b"}]}], ["b"]),
     ],
 )
 def test_a_custom_resource_declares_its_fields(
     kubeconfig: Write, versions: list[dict[str, Any]], fields: list[str]
 ) -> None:
-    crd = json.dumps({"spec": {"versions": versions}}).encode()
+    crd = definition_of(versions)
     assert list(describe(kubeconfig, Scope(WIDGET), {CRD: crd}).field_labels) == fields
+
+
+def test_another_generation_of_a_definition_is_another_shape(kubeconfig: Write) -> None:
+    """Its objects may be read differently, at the versions that they have."""
+    shapes = [
+        describe(kubeconfig, Scope(WIDGET), {CRD: definition_of([{"name": "v1"}], number)}).shape
+        for number in (1, 1, 2)
+    ]
+    assert shapes[0] == shapes[1] != shapes[2]
+
+
+def definition_of(versions: list[dict[str, Any]], generation: int = 1) -> bytes:
+    definition = {"metadata": {"generation": generation}, "spec": {"versions": versions}}
+    return json.dumps(definition).encode()
 
 
 @pytest.mark.parametrize("code", [403, 404])
@@ -191,17 +206,21 @@ def test_a_definition_that_may_not_be_read_declares_nothing(kubeconfig: Write, c
     assert form.shape == WIDGETS.form().shape
 
 
-def test_fields_of_the_settings_are_known_too(kubeconfig: Write) -> None:
-    async def run() -> Form:
+def test_fields_of_the_settings_are_known_once_they_are(kubeconfig: Write) -> None:
+    async def run() -> list[Form]:
+        fields: list[SelectableField] = []
         async with (
             serving_routes(ROUTES) as server,
             client_of(kubeconfig(server.url)) as client,
         ):
-            fields = [declared_field("spec.containers[*].image")]
-            return await ListWatch(client, Scope(POD), fields).describe()
+            source = ListWatch(client, Scope(POD), lambda: fields)
+            before = await source.describe()
+            fields.append(declared_field("spec.containers[*].image"))
+            return [before, await source.describe()]
 
-    form = asyncio.run(run())
-    assert form.shape == PODS.form(declared_field("spec.containers[*].image")).shape
+    before, after = asyncio.run(run())
+    assert before.shape == PODS.form().shape
+    assert after.shape == PODS.form(declared_field("spec.containers[*].image")).shape
 
 
 @pytest.mark.parametrize(

@@ -59,18 +59,22 @@ def compare(
     headers: Headers = (),
     body: Body = None,
     exact: bool = False,
+    judged: str | None = None,
     source: str | None = None,
 ) -> Compared:
     """Asserts that both answer with the same status, headers and bytes.
 
     exact: a list is compared with kube-apiserver's answer at the list's own resourceVersion,
     which is for lists whose resourceVersion moves meanwhile.
+    judged: what kube-apiserver is asked in the place of target, if the cache has answered that.
     A session in the place of a server spares a connection for each request.
     source: asserts who answered: `hit`, `fwd`, or `fwd=` and the reason.
     """
     actual = _ask(proxy, method, target, headers, body)
-    judged = exact_target(target, actual.version) if exact and actual.status == 200 else target
-    expected = _ask(apiserver, method, judged, headers, body)
+    asked = judged if judged and cache_status(actual).hit else target
+    if exact and actual.status == 200:
+        asked = exact_target(asked, actual.version)
+    expected = _ask(apiserver, method, asked, headers, body)
     if found := differences(expected, actual):
         raise AssertionError("\n".join((f"{method} {target}", *found)))
     if source:

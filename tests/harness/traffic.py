@@ -27,11 +27,15 @@ def random_of_test() -> Random:
 
 
 class Kind(NamedTuple):
-    """A resource that is written to: its collection by namespace, objects by name, and a status."""
+    """A resource that is written to: its collection by namespace, objects by name, and a status.
+
+    changes: patches of an object, of which one goes with each change of its labels.
+    """
 
     collection: Callable[[str], str]
     object: Callable[[str], Object]
     status: Object | None = None
+    changes: Sequence[Object] = ({},)
 
 
 def configmaps() -> Kind:
@@ -43,7 +47,8 @@ def pods() -> Kind:
 
 
 def customs(resource: CustomResource) -> Kind:
-    return Kind(resource.path, resource.object, {"status": {"phase": "Done"}})
+    colors = [{"spec": {"color": color}} for color in ("red", "blue", "green")]
+    return Kind(resource.path, resource.object, {"status": {"phase": "Done"}}, colors)
 
 
 def bare(group_version: str, plural: str) -> Kind:
@@ -137,16 +142,21 @@ class Traffic:
 
     def _create(self, session: Session, kind: Kind, collection: str, name: str) -> None:
         created = kind.object(name)
-        created["metadata"]["labels"].update(self._labels())
+        for place, values in self._labels().items():
+            created["metadata"].setdefault(place, {}).update(values)
         _send(session, "POST", collection, created)
 
     def _label(self, session: Session, kind: Kind, collection: str, name: str) -> None:
-        _send(session, "PATCH", f"{collection}/{name}", {"metadata": {"labels": self._labels()}})
+        change = self._random.choice(kind.changes)
+        _send(session, "PATCH", f"{collection}/{name}", {**change, "metadata": self._labels()})
 
-    def _labels(self) -> dict[str, str | None]:
+    def _labels(self) -> dict[str, dict[str, str]]:
+        """Labels, and annotations that say the same."""
         tier = self._random.choice(_TIERS)
-        labels: dict[str, str | None] = {"rank": str(self._random.randrange(5))}
-        return {**labels, "tier": tier} if tier else labels
+        labels = {"rank": str(self._random.randrange(5))}
+        if tier:
+            labels["tier"] = tier
+        return {"labels": labels, "annotations": labels}
 
     def _set_status(self, session: Session, kind: Kind, collection: str, name: str) -> None:
         if kind.status:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import caught_up
 from tests.harness.differential import compare
-from tests.harness.http import Answer, Server
+from tests.harness.http import Server, Session
 from tests.harness.objects import CustomResource, crd, create, define
 from tests.harness.proxy import Proxy, chained
 from tests.harness.traffic import (
@@ -29,19 +28,40 @@ from tests.harness.traffic import (
     random_of_test,
 )
 
-COMPARISONS = 200
-DEADLINE = 18  # seconds; a slow machine compares less
-FEWEST = 60
-OPERATIONS = int(os.environ.get("KUBECACHE_TEST_OPERATIONS", "0"))
-"""Writes and comparisons of a nightly run, however long they take."""
+OPERATIONS = int(os.environ.get("KUBECACHE_TEST_OPERATIONS", "1200"))
+"""Writes and comparisons of each test, however long they take."""
+
+COMPARISONS = OPERATIONS // 3
+"""The fewest of them that are comparisons."""
 
 LABELS = ["tier=web", "tier!=web", "tier in (web,db)", "!tier", "tier", "tier=web,rank=1", "rank>2"]
-LABELS += ["tier notin (db)", "none", "rank<2,tier=db"]
+LABELS += ["tier notin (db)", "none", "rank<2,tier=db", "tier notin (web,batch),rank!=3"]
 FIELDS = ["metadata.name=app-1-1", "metadata.name!=app-1-1", "metadata.namespace={namespace}"]
-POD_FIELDS = [*FIELDS, "status.phase=Running", "status.phase!=Running", "spec.nodeName=node-0"]
-
+MORE_FIELDS = {
+    "pods": ["status.phase=Running", "status.phase!=Running", "spec.nodeName=node-0"],
+    "widgets": ["spec.color=red", "spec.color!=blue", "spec.color=green,metadata.name!=app-1-1"],
+}
+# Settings declare these paths; to kube-apiserver the labels say the same.
+DECLARED = {f"metadata.annotations['{label}']": label for label in ("tier", "rank")}
+DECLARED_TERMS = ["{}=web", "{}==db", "{}!=web", "{}!=2", "{}=1", "{}=none"]
 
 LIMITS = ["limit=1", "limit=3", "limit=8", "limit=500"]
+
+
+class Question(NamedTuple):
+    """A list's target, and what asks kube-apiserver for the same."""
+
+    target: str
+    judged: str
+
+    def page(self, token: str) -> Question:
+        return Question(*(_page(target, token) for target in self))
+
+
+def _page(target: str, token: str) -> str:
+    path, _, query = target.partition("?")
+    kept = [option for option in query.split("&") if not option.startswith("resourceVersion")]
+    return f"{path}?{'&'.join([*kept, f'continue={token}'])}"
 
 
 class Lists:
@@ -53,22 +73,30 @@ class Lists:
         self._random = random
         self._seen: dict[str, int] = {}
 
-    def next(self) -> str:
-        """The target of a list."""
+    def next(self) -> Question:
         plural = self._random.choice(list(self._kinds))
         namespace = self._random.choice(self._namespaces)
         collection = self._kinds[plural].collection(namespace)
         if self._random.random() < 0.4:
             collection = collection.replace(f"/namespaces/{namespace}", "")
-        options = [*self._selectors(collection, namespace), *self._other_options()]
-        return f"{collection}?{'&'.join(options)}"
+        labels, fields = self._labels(), self._fields(plural, namespace)
+        options = list(self._other_options())
+        if "resourceVersion=0" in options:  # it has no limit
+            options = [option for option in options if not option.startswith("limit")]
+        path, label = self._random.choice(list(DECLARED.items()))
+        term = self._random.choice(DECLARED_TERMS) if self._random.random() < 0.2 else ""
+        sides = [
+            ([*labels], [*fields, *_terms(term, path)]),
+            ([*labels, *_terms(term, label)], [*fields]),
+        ]
+        return Question(*(_target(collection, *side, options) for side in sides))
 
-    def _selectors(self, collection: str, namespace: str) -> Iterator[str]:
-        if self._random.random() < 0.5:
-            yield f"labelSelector={quote(self._random.choice(LABELS))}"
-        if self._random.random() < 0.3:
-            fields = self._random.choice(POD_FIELDS if collection.endswith("pods") else FIELDS)
-            yield f"fieldSelector={quote(fields.format(namespace=namespace))}"
+    def _labels(self) -> list[str]:
+        return [self._random.choice(LABELS)] if self._random.random() < 0.5 else []
+
+    def _fields(self, plural: str, namespace: str) -> list[str]:
+        chosen = self._random.choice(FIELDS + MORE_FIELDS.get(plural, []))
+        return [chosen.format(namespace=namespace)] if self._random.random() < 0.4 else []
 
     def _other_options(self) -> Iterator[str]:
         if self._random.random() < 0.4:
@@ -88,6 +116,16 @@ class Lists:
         seen = self._seen.get(collection, 0)
         assert version >= seen or "Exact" in target, f"{collection} went back to {version}"
         self._seen[collection] = max(version, seen)
+
+
+def _terms(term: str, path: str) -> list[str]:
+    return [term.format(path)] if term else []
+
+
+def _target(collection: str, labels: list[str], fields: list[str], options: list[str]) -> str:
+    selectors = {"labelSelector": ",".join(labels), "fieldSelector": ",".join(fields)}
+    given = [f"{name}={quote(value)}" for name, value in selectors.items() if value]
+    return f"{collection}?{'&'.join([*given, *options])}"
 
 
 @pytest.mark.parametrize("scope", ["resources", "namespaces", "chain"])
@@ -113,18 +151,26 @@ def test_lists_are_those_of_the_apiserver_at_the_same_version(
         chained(direct) if scope == "chain" else nullcontext(direct) as kubeconfig,
         Proxy(kubeconfig, config=config) as proxy,
     ):
-        lists = Lists(kinds, namespaces, random)
-        writes = Random(random.random())
-        with Traffic(apiserver.server, list(kinds.values()), namespaces, writes) as traffic:
-            sources: Counter[str] = Counter()
-            _compare_for_a_while(apiserver.server, proxy.read, lists, sources)
-            while sources.total() + traffic.count < OPERATIONS:
-                _compare_for_a_while(apiserver.server, proxy.read, lists, sources)
+        writes = Traffic(
+            apiserver.server, list(kinds.values()), namespaces, Random(random.random())
+        )
+        sources = _compare_amid(
+            writes, apiserver.server, proxy.read, Lists(kinds, namespaces, random)
+        )
         _compare_at_the_end(apiserver.server, proxy.read, kinds, base)
-    compared = sources.total()
-    assert compared > FEWEST
-    assert traffic.count > compared / 2
-    assert sources["hit"] > compared * (0.4 if scope == "namespaces" else 0.75), sources
+    assert sources["hit"] > sources.total() * (0.4 if scope == "namespaces" else 0.75), sources
+
+
+def _compare_amid(traffic: Traffic, apiserver: Server, proxy: Server, lists: Lists) -> Counter[str]:
+    """Compares lists until there are enough of them and of writes; returns who answered."""
+    sources: Counter[str] = Counter()
+    with traffic, Session(apiserver) as direct, Session(proxy) as through:
+        while sources.total() < COMPARISONS or sources.total() + traffic.count < OPERATIONS:
+            _compare_one(direct, through, lists, sources)
+    print(f"{traffic.count} writes, {sources}")
+    assert traffic.count + sources.total() >= OPERATIONS
+    assert traffic.count > sources.total() / 4
+    return sources
 
 
 def _config(widgets: CustomResource, namespaces: list[str]) -> dict[str, Any]:
@@ -136,40 +182,26 @@ def _config(widgets: CustomResource, namespaces: list[str]) -> dict[str, Any]:
         "serviceaccounts",
         "leases.coordination.k8s.io",
     )
-    resources = [{"resource": name, "namespaces": namespaces} for name in names]
+    rest = {"namespaces": namespaces, "indexes": list(DECLARED)}
+    resources = [{"resource": name, **rest} for name in names]
     on_demand = {"watch": 0, "list": 0, "get": 0}
     return {"cache": {"resources": resources, "on_demand": on_demand}}
 
 
-def _compare_for_a_while(
-    apiserver: Server, proxy: Server, lists: Lists, sources: Counter[str]
-) -> None:
-    deadline = time.monotonic() + DEADLINE
-    enough = sources.total() + COMPARISONS
-    while sources.total() < enough and time.monotonic() < deadline:
-        target = lists.next()
-        exact = not ("resourceVersion=0" in target and "limit" in target)
-        if not exact:  # it has no limit
-            target = target.replace("limit=", "unlimited=")
-        compared = compare(apiserver, proxy, "GET", target, exact=True)
-        sources[compared.cache_status.source] += 1
-        if compared.cache_status.hit:
-            lists.saw(target, int(compared.proxy.version))
-        sources.update(_compare_pages(apiserver, proxy, target, compared.proxy))
-
-
-def _compare_pages(apiserver: Server, proxy: Server, target: str, page: Answer) -> Iterator[str]:
-    """The next two pages; their token says the version."""
-    path, _, query = target.partition("?")
-    kept = [option for option in query.split("&") if not option.startswith("resourceVersion")]
+def _compare_one(apiserver: Session, proxy: Session, lists: Lists, sources: Counter[str]) -> None:
+    """A list, and the next two pages if it has any; their token says the version."""
+    asked = lists.next()
+    compared = compare(apiserver, proxy, "GET", asked.target, judged=asked.judged, exact=True)
+    sources[compared.cache_status.source] += 1
+    if compared.cache_status.hit:
+        lists.saw(asked.target, int(compared.proxy.version))
     for _ in range(2):
-        token = page.json()["metadata"].get("continue")
+        token = compared.proxy.json()["metadata"].get("continue")
         if not token:
             return
-        more = f"{path}?{'&'.join([*kept, f'continue={token}'])}"
-        compared = compare(apiserver, proxy, "GET", more)
-        page = compared.proxy
-        yield compared.cache_status.source
+        asked = asked.page(token)
+        compared = compare(apiserver, proxy, "GET", asked.target, judged=asked.judged)
+        sources[compared.cache_status.source] += 1
 
 
 def _compare_at_the_end(

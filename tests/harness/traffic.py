@@ -68,9 +68,16 @@ class Traffic:
     """Creates, changes and deletes objects of a few names while its `with` lasts."""
 
     def __init__(
-        self, server: Server, kinds: Sequence[Kind], namespaces: Sequence[str], random: Random
+        self,
+        server: Server,
+        kinds: Sequence[Kind],
+        namespaces: Sequence[str],
+        random: Random,
+        *,
+        names: Sequence[str] = _NAMES,
     ) -> None:
         self.count = 0
+        self._names = names
         self._server = server
         self._kinds = kinds
         self._namespaces = namespaces
@@ -133,7 +140,7 @@ class Traffic:
         random = self._random
         kind = random.choice(self._kinds)
         collection = kind.collection(random.choice(self._namespaces))
-        name = random.choice(_NAMES)
+        name = random.choice(self._names)
         what = random.choices(
             (self._create, self._label, self._set_status, self._delete, self._replace, self._sweep),
             weights=(30, 30, 20, 12, 6, 1),

@@ -9,7 +9,7 @@ import time
 from typing import Any, Self
 
 from tests.harness.caching import eventually
-from tests.harness.http import Server, Watch, get, watch
+from tests.harness.http import Answer, Server, Watch, get, watch
 
 Objects = dict[str, dict[str, Any]]
 
@@ -71,7 +71,7 @@ class Follower:
                 return
 
     def _list(self) -> None:
-        answer = get(self._server, self.target).ok()
+        answer = patient_list(self._server, self.target)
         self._version = self.began = answer.version
         self.state = {_key(item): item for item in answer.json()["items"]}
         self.lines = []
@@ -126,9 +126,19 @@ def watch_target(target: str, query: str) -> str:
     return f"{target}{'&' if '?' in target else '?'}watch=1&{query}"
 
 
+def patient_list(server: Server, target: str) -> Answer:
+    """A list; the API server answers with 429 while it sets its storage up anew."""
+
+    def ready() -> Answer | None:
+        answer = get(server, target)
+        return None if answer.status == 429 else answer.ok()
+
+    return eventually(ready, f"{target} is listed")
+
+
 def items(server: Server, target: str) -> Objects:
     """A list as a follower's state."""
-    return {_key(item): item for item in get(server, target).ok().json()["items"]}
+    return {_key(item): item for item in patient_list(server, target).json()["items"]}
 
 
 def same(one: Objects, other: Objects) -> bool:

@@ -1,13 +1,17 @@
-"""Discovery documents that change."""
+"""Discovery documents that change, and clients that ask for them at the same time."""
 
 from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import eventually
 from tests.harness.differential import compare, differences
-from tests.harness.http import Headers, Server, ask, get
+from tests.harness.http import Headers, Server, Session, ask, get
 from tests.harness.objects import Object, create
 from tests.harness.proxy import Proxy
 
@@ -16,6 +20,7 @@ PLAIN: Headers = (("Accept", "application/json"),)
 AGGREGATED: Headers = (
     ("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
 )
+ROUNDS = 30
 
 
 def _api_service(group: str) -> Object:
@@ -64,3 +69,51 @@ def _compare_soon(apiserver: Server, proxy: Server, headers: Headers) -> None:
         return not differences(*answers)
 
     eventually(same, "both say the same of /apis")
+
+
+def test_clients_that_ask_at_the_same_time_dont_disturb_each_other(
+    apiserver: ApiServer, proxy: Proxy
+) -> None:
+    """Some know a document, one knows an old one, one has no rights at all, and it changes."""
+    stranger = proxy.read.bearer("wrong")
+    clients: list[tuple[Server, Headers, set[int]]] = [
+        (proxy.read, PLAIN, {200}),
+        (proxy.read, PLAIN, {200}),
+        (proxy.read, AGGREGATED, {200}),
+        (stranger, PLAIN, {401}),
+        (stranger, AGGREGATED, {401}),
+        (proxy.read, (*AGGREGATED, ("If-None-Match", '"OLD"')), {200}),
+        (proxy.read, (*AGGREGATED, ("If-None-Match", _etag(apiserver.server))), {200, 304}),
+    ]
+    over = Event()
+    with ThreadPoolExecutor(len(clients)) as pool:
+        asking = [pool.submit(_ask_on, server, headers, over) for server, headers, _ in clients]
+        try:
+            for number in range(ROUNDS):
+                _come_and_go(apiserver.server, f"round{number}.kubecache.dev")
+        finally:
+            over.set()
+        seen = [each.result(30) for each in asking]
+    for (server, headers, expected), statuses in zip(clients, seen, strict=True):
+        assert set(statuses) <= expected, (server, headers, statuses)
+        assert statuses.total() > ROUNDS
+    for headers in (PLAIN, AGGREGATED):
+        _compare_soon(apiserver.server, proxy.read, headers)
+
+
+def _etag(server: Server) -> str:
+    return get(server, "/apis", headers=AGGREGATED).header("ETag") or ""
+
+
+def _ask_on(server: Server, headers: Headers, over: Event) -> Counter[int]:
+    statuses: Counter[int] = Counter()
+    with Session(server) as session:
+        while not over.is_set():
+            statuses[session.ask("GET", "/apis", headers=headers).status] += 1
+    return statuses
+
+
+def _come_and_go(server: Server, group: str) -> None:
+    create(server, SERVICES, _api_service(group))
+    eventually(lambda: _lists(server, AGGREGATED, group), f"{group} is there")
+    ask(server, "DELETE", f"{SERVICES}/v1.{group}").ok()

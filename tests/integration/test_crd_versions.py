@@ -1,4 +1,4 @@
-"""Definitions whose versions change under informers and open watches."""
+"""Definitions whose versions and schemas change under informers and open watches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.harness.proxy import Proxy
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "versions.kubecache.dev"
-TESTS = 3
+TESTS = 5
 _JSON_PATCH = (("Content-Type", "application/json-patch+json"),)
 
 Change = dict[str, Any]
@@ -162,3 +162,33 @@ def test_other_columns_change_nothing(rig: Rig) -> None:
         pair = _follow(stack, rig, "v1")
         rig.change({"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"})
         _assert_told(rig, {"v1": pair}, rig.write("c"))
+
+
+_VERSION = "/spec/versions/0"
+_FIELDS = f"{_VERSION}/schema/openAPIV3Schema/properties/spec/properties"
+_DEFAULTED = {"type": "string", "default": "x"}
+CHANGES: dict[str, Change] = {
+    "a default": {"op": "add", "path": f"{_FIELDS}/more", "value": _DEFAULTED},
+    "a field less": {"op": "remove", "path": f"{_FIELDS}/size"},
+    "a selectable field less": {"op": "remove", "path": f"{_VERSION}/selectableFields"},
+}
+
+
+def test_changes_under_an_open_watch(rig: Rig) -> None:
+    """Objects are then read by the new schema, with defaults and without fields that are gone."""
+    for number, (what, change) in enumerate(CHANGES.items()):
+        print(what)
+        with ExitStack() as stack:
+            pair = _follow(stack, rig, "v1")
+            rig.change(change)
+            _assert_told(rig, {"v1": pair}, rig.write(f"new-{number}"))
+
+
+def test_a_write_right_behind_a_change(rig: Rig) -> None:
+    """It comes before the change takes effect: the informer's version is the newest then."""
+    with watch(rig.apiserver, f"{rig.path()}?watch=1") as witness:
+        rig.begin_change(CHANGES["a default"])
+        rig.write("c")
+        witness.wait_end()
+    patient_list(rig.apiserver, rig.path())
+    rig.assert_agree()

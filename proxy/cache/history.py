@@ -3,9 +3,8 @@
 Bounded by age, number and size; a watch from before its floor is the API server's to answer.
 """
 
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 import msgspec
 
@@ -47,12 +46,17 @@ def _fitting(events: Sequence[Event]) -> int:
 
 
 class History:
-    """Events with ``version > floor``, all of them. A cursor is the number of an event."""
+    """Events with ``version > floor``, all of them. A cursor is the number of an event.
+
+    A list, since readers begin anywhere in it: the first ``_gone`` places are empty, until they are
+    as many as the others and are cut off.
+    """
 
     def __init__(self, floor: int, clock: Callable[[], float]) -> None:
         self.floor = floor
         self._clock = clock
-        self._events: deque[Event] = deque()
+        self._events: list[Event | None] = []
+        self._gone = 0
         self._first = 0
         self._bytes = 0
 
@@ -73,21 +77,28 @@ class History:
         if fitting < len(events):
             self._first += len(self._events) + len(events) - fitting
             self._events.clear()
-            self._bytes = 0
+            self._gone = self._bytes = 0
             self.floor = events[-fitting - 1].version
             events = events[len(events) - fitting :]
         self._events.extend(events)
         self._bytes += sum(len(event.object.raw) for event in events)
-        while self._events and self._is_over():
-            dropped = self._events.popleft()
-            self.floor = dropped.version
-            self._first += 1
-            self._bytes -= len(dropped.object.raw)
+        while (oldest := self._oldest) is not None and self._is_over(oldest):
+            self.floor = oldest.version
+            self._bytes -= len(oldest.object.raw)
+            self._events[self._gone] = None
+            self._gone += 1
+        if self._gone * 2 > len(self._events):
+            del self._events[: self._gone]
+            self._first += self._gone
+            self._gone = 0
 
-    def _is_over(self) -> bool:
-        oldest = self._events[0]
+    @property
+    def _oldest(self) -> Event | None:
+        return self._events[self._gone] if self._gone < len(self._events) else None
+
+    def _is_over(self, oldest: Event) -> bool:
         return (
-            len(self._events) > MAX_EVENTS
+            len(self._events) - self._gone > MAX_EVENTS
             or self._bytes > MAX_BYTES
             or self._clock() - oldest.seen > KEEP_SECONDS
         )
@@ -96,23 +107,15 @@ class History:
         """Find the first event newer than *version*; None when events before it are gone."""
         if version < self.floor:
             return None
-        behind = 0
-        for event in reversed(self._events):
-            if event.version <= version:
-                break
-            behind += 1
-        return self.end - behind
+        return self._first + bisect_right(self._events, version, lo=self._gone, key=_version)
 
     def read(self, cursor: int, limit: int) -> list[Event] | None:
         """Read up to *limit* events from *cursor* on; None when the ring has passed it."""
         start = cursor - self._first
-        if start < 0:
+        if start < self._gone:
             return None
-        count = len(self._events) - start
-        if count <= 0:
-            return []
-        if count > len(self._events) // 2:
-            return list(islice(self._events, start, start + limit))
-        newest = list(islice(reversed(self._events), count))
-        newest.reverse()
-        return newest[:limit]
+        return [event for event in self._events[start : start + limit] if event is not None]
+
+
+def _version(event: Event | None) -> int:
+    return 0 if event is None else event.version

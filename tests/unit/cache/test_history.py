@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import weakref
+from typing import NamedTuple, cast
 
 import pytest
 from hypothesis import settings
@@ -164,3 +165,41 @@ def test_an_empty_history_knows_where_it_begins() -> None:
     assert history.read(0, 10) == []
     history.extend([])
     assert history.end == 0
+
+
+class Looked:
+    """An event that counts how often its version is looked at, and may be referred to weakly."""
+
+    def __init__(self, version: int, seen: float = 1000.0) -> None:
+        self.looks = 0
+        self.object = stored("a/x", version)
+        self.seen = seen
+        self._version = version
+
+    @property
+    def version(self) -> int:
+        self.looks += 1
+        return self._version
+
+
+def test_a_cursor_is_found_without_looking_at_all_events() -> None:
+    history = History(0, Clock())
+    events = [Looked(version) for version in range(1, 1025)]
+    history.extend(cast("list[Event]", events))
+    for version in (1, 500, 1023):
+        before = sum(event.looks for event in events)
+        assert history.cursor_after(version) == version
+        assert sum(event.looks for event in events) - before <= 11
+
+
+def test_events_that_are_let_go_are_freed() -> None:
+    clock = Clock()
+    history = History(0, clock)
+    freed: list[int] = []
+    for version in range(1, 41):
+        clock.advance(KEEP_SECONDS / 10)
+        found = Looked(version, clock())
+        weakref.finalize(found, freed.append, version)
+        history.extend(cast("list[Event]", [found]))
+        del found
+        assert freed == list(range(1, history.floor + 1))

@@ -50,7 +50,8 @@ class Candidates(NamedTuple):
 class Selection:
     """A namespace ("" for all), a label selector and tests of fields.
 
-    A label set that many objects share is matched once in the life of a selection.
+    For a list, a label set that many objects share is matched once. A watch lasts for hours: what
+    it remembered would keep label sets alive that no object has any more.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class Selection:
         return [label_sets[each] for each in sets if self._labels.matches(each)]
 
     def select(self, objects: Iterable[Object]) -> list[Object]:
-        """Choose the selected ones among candidates."""
+        """Choose the selected ones among a list's candidates."""
         found = list(objects)
         if self._labels:
             matches = self._matches_labels
@@ -149,7 +150,7 @@ class Selection:
         """Tell whether one object is selected."""
         return (
             (not self._namespace or found.namespace == self._namespace)
-            and (not self._labels or self._matches_labels(found))
+            and (not self._labels or self._labels.matches(found.labels))
             and all(test(found) for test in self._field_tests)
         )
 

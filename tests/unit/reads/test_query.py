@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 
 import pytest
@@ -301,3 +302,12 @@ def test_who_follows_the_transitions_knows_who_is_selected(
             if event_type is not DELETED:
                 followed[shown.key] = shown
         assert followed == {key: each for key, each in present.items() if chosen.matches(each)}
+
+
+def test_what_a_watch_has_seen_is_forgotten() -> None:
+    watched = selection(labels="app=x")
+    seen = pod(labels={"app": "x", "only": "this pod's"})
+    label_set = weakref.ref(seen.labels)
+    assert watched.transition(Event(ADDED, 1, seen, None, 0.0)) is not None
+    del seen
+    assert label_set() is None

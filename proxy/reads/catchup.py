@@ -4,17 +4,24 @@ A client that comes back after the proxy was restarted needs no relist: short wa
 bookmarks carry it to a version that the history has.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 from urllib.parse import urlencode
 
 from proxy.cache.reflector import Lines
+from proxy.cache.signal import Signal
 from proxy.cache.view import View
 from proxy.forms.form import Bookmark, Failure
+from proxy.kube.errors import ServiceUnavailable
 from proxy.kube.options import parse_query
 from proxy.kube.requests import Request
 
 SECONDS = 3
 """Length of a watch: its bookmark comes two seconds before the end, however idle the resource."""
+
+SILENCE = SECONDS + 5.0
+"""Seconds without a line after which the API server is stuck: it would have ended the watch."""
 
 _SELECTORS = ("labelSelector", "fieldSelector")
 
@@ -22,32 +29,75 @@ _SELECTORS = ("labelSelector", "fieldSelector")
 class CatchUp:
     """Passes on the API server's own frames until the view's history has what follows.
 
-    ``version`` is what the client has been told up to; ``failed`` once the API server has sent an
-    ERROR, which is its last word to the client too. *lines* opens a watch at a raw target.
+    ``version`` is what the client has been told up to. ``ending`` says why the history won't go on:
+    the API server has sent an ERROR, which is its last word to the client too, the view has ended
+    (*signal* rings then), or the client's time is over. *lines* opens a watch at a raw target.
     """
 
     def __init__(
-        self, lines: Callable[[str], Lines], request: Request, view: View, version: int
+        self,
+        lines: Callable[[str], Lines],
+        request: Request,
+        view: View,
+        version: int,
+        *,
+        signal: Signal,
+        clock: Callable[[], float],
     ) -> None:
         self.version = version
-        self.failed = False
+        self.ending = ""
         self._lines = lines
         self._view = view
+        self._signal = signal
+        self._clock = clock
         pairs = parse_query(request.query)
         self._path = request.path
         self._selectors = {name: pairs[name] for name in _SELECTORS if name in pairs}
 
-    async def frames(self) -> AsyncIterator[bytes]:
-        """Yield frames; an empty one as soon as the API server has accepted the watch."""
-        while not self.failed and self._view.history.cursor_after(self.version) is None:
+    async def frames(self, deadline: float) -> AsyncIterator[bytes]:
+        """Yield frames until *deadline*; an empty one once the API server has accepted the watch.
+
+        Raises ServiceUnavailable for a silent API server, and where it never accepted the watch.
+        """
+        accepted = False
+        while not self._is_over():
             stream = self._lines(self._target())
             try:
-                async for lines in stream:
+                while (lines := await self._next(stream, deadline)) is not None:
+                    accepted = True
                     yield b"".join(self._told(lines))
-                    if self._view.history.cursor_after(self.version) is not None:
+                    if self._is_over():
                         break
             finally:
                 await stream.aclose()
+        if self.ending and not accepted:
+            raise ServiceUnavailable("the API server has not accepted the watch", retry_after=1)
+
+    def _is_over(self) -> bool:
+        return self.ending != "" or self._view.history.cursor_after(self.version) is not None
+
+    async def _next(self, stream: Lines, deadline: float) -> Sequence[bytes] | None:
+        """Wait for lines; None at the end of the stream, or for an ending."""
+        reading: asyncio.Future[Any] = asyncio.ensure_future(anext(stream, None))
+        silent = self._clock() + SILENCE
+        try:
+            while not reading.done():
+                news, now = self._signal.next(), self._clock()
+                if self._view.ended is not None or now >= deadline:
+                    self.ending = "deadline" if self._view.ended is None else "stopped"
+                    return None
+                if now >= silent:
+                    raise ServiceUnavailable("the API server did not answer in time", retry_after=1)
+                await asyncio.wait(
+                    {reading, news},
+                    timeout=min(deadline, silent) - now,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            found: Sequence[bytes] | None = reading.result()
+            return found
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
     def _target(self) -> str:
         query = {
@@ -68,7 +118,7 @@ class CatchUp:
                 self.version = event.version
                 continue
             if isinstance(event, Failure):
-                self.failed = True
+                self.ending = "expired"
             else:
                 self.version = event.object.version
             told.append(line + b"\n")

@@ -1,7 +1,7 @@
 """Lists: from candidates to the parts of a body, with pages and their continue tokens."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -92,8 +92,11 @@ class Listing:
         yield head
         separator = b""
         for selected in self._batches():
-            yield separator + _join(selected) if selected else b""
-            separator = b"," if selected else separator
+            if not selected:
+                yield b""
+            for run in runs(selected):
+                yield separator + _join(run)
+                separator = b","
         yield tail
 
     def _page(self) -> Iterator[bytes]:
@@ -109,8 +112,11 @@ class Listing:
         token, remaining = self._rest(page)
         head, tail = self.form.encode_list_envelope(self.plan.snapshot.version, token, remaining)
         yield head
+        separator = b""
         for start in range(0, len(page), self._batch):
-            yield (b"," if start else b"") + _join(page[start : start + self._batch])
+            for run in runs(page[start : start + self._batch]):
+                yield separator + _join(run)
+                separator = b","
         yield tail
 
     def _rest(self, page: list[Object]) -> tuple[str, int]:
@@ -129,6 +135,18 @@ class Listing:
         self.snapshots.keep(snapshot)
         token = Token(snapshot.version, start.removeprefix(selection.keys.low))
         return encode_token(token, slash=self.plan.slash), 0 if selection.filters else remaining
+
+
+def runs(objects: Sequence[Object]) -> Iterator[Sequence[Object]]:
+    """Cut into runs of PART bytes, or what one object more makes of that."""
+    start = size = 0
+    for end, found in enumerate(objects, 1):
+        size += len(found.raw)
+        if size >= PART:
+            yield objects[start:end]
+            start, size = end, 0
+    if start < len(objects):
+        yield objects[start:]
 
 
 def _join(objects: Iterable[Object]) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from proxy.cache.informer import Informer
@@ -32,9 +33,9 @@ AHEAD_WAIT = 0.15
 """Seconds a read waits for a version that its informer has not seen. A write to the resource
 arrives within milliseconds; a version from elsewhere may not arrive for a minute."""
 
-
-MAX_INDENT = 1024 * 1024
-"""Bytes of a body that is indented here, in about a millisecond; larger ones are forwarded."""
+MAX_WHOLE = 1024 * 1024
+"""Bytes of a body that is joined or indented here, in about a millisecond; a longer one goes out
+in its parts, or is forwarded to be indented."""
 
 
 class Answer(NamedTuple):
@@ -148,7 +149,14 @@ class Reader:
         request, read, informer, view = serving
         catch_up = None
         if decided.cursor is None:
-            catch_up = CatchUp(self._lines, request, view, decided.after)
+            catch_up = CatchUp(
+                self._lines,
+                request,
+                view,
+                decided.after,
+                signal=informer.signal,
+                clock=self._clock,
+            )
         watch = Watch(
             informer,
             view,
@@ -171,10 +179,16 @@ class Reader:
             view.snapshots,
             self.tallies.setdefault(serving.read.target.resource, Tally()),
         )
+        parts = listing.parts()
+        begun: list[bytes] = []
         # What is to be indented is needed whole; whether it's too long shows then.
         if listing.is_small or (serving.read.indent and listing.candidates.size <= SMALL):
-            parts = list(listing.parts())
-            return self._answer(serving, decided.snapshot.version, 200, parts)
+            for part in parts:
+                begun.append(part)
+                if sum(map(len, begun)) > MAX_WHOLE:  # heavier than the average
+                    break
+            else:
+                return self._answer(serving, decided.snapshot.version, 200, begun)
         if serving.read.indent:
             return Reason.LARGE_INDENT
         return Answer(
@@ -183,7 +197,7 @@ class Reader:
             200,
             view.form.content_type,
             None,
-            listing.parts(),
+            chain(begun, parts),
         )
 
     def _answer(
@@ -192,7 +206,7 @@ class Reader:
         _, read, informer, view = serving
         length = sum(map(len, parts))
         if read.indent:
-            if length > MAX_INDENT:
+            if length > MAX_WHOLE:
                 return Reason.LARGE_INDENT
             parts = (gojson.indent(b"".join(parts)),)
             length = len(parts[0])

@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 
-from proxy.cache.history import Event
 from proxy.cache.informer import Informer
 from proxy.cache.view import Ending, View
 from proxy.forms.form import EventType
@@ -14,11 +13,12 @@ from proxy.kube import gojson
 from proxy.kube.errors import ApiError, Expired
 from proxy.kube.options import ReadOptions
 from proxy.reads.catchup import CatchUp
+from proxy.reads.listing import PART, runs
 from proxy.reads.plan import ServeWatch
 from proxy.reads.query import Candidates
 
 BATCH = 100
-"""Events encoded before the loop goes on: half a millisecond of joining 11 KB objects."""
+"""Objects and events looked at before the event loop goes on, if they aren't PART bytes before."""
 
 MIN_REQUEST_TIMEOUT = 1800.0
 """Seconds. Without timeoutSeconds a watch lasts this to twice this (``--min-request-timeout``)."""
@@ -71,10 +71,10 @@ class Watch:
         The first, empty ones mean that the watch is accepted; it may be refused before.
         """
         if self._catch_up is not None:
-            async for frames in self._catch_up.frames():
+            async for frames in self._catch_up.frames(self._deadline):
                 yield frames
-            if self._catch_up.failed:
-                self.ending = "expired"
+            self.ending = self._catch_up.ending
+            if self.ending:
                 return
             self._go_on_from(self._catch_up.version)
         for frames in self._initial():
@@ -84,28 +84,29 @@ class Watch:
             yield frames
 
     async def _following(self) -> AsyncIterator[bytes]:
-        while True:
+        while self._clock() < self._deadline:
             news = self._informer.signal.next()
-            if frames := self._events() or self._due_bookmark():
-                yield frames
-            elif self._error is not None:
+            frames = self._events()
+            if self._error is not None:
                 self.ending = "expired"
                 yield error_frame(self._error)
                 return
-            elif self._is_current:
+            if frames := frames + self._due_bookmark():
+                yield frames
+            if not self._is_current:
+                await asyncio.sleep(0)  # others have their turn, also where nothing is selected
+            elif not frames:
                 if self._view.ended is not None:
                     self.ending = "stopped"
                     return
-                if self._clock() >= self._deadline:
-                    self.ending = "deadline"
-                    return
                 await asyncio.wait({news}, timeout=self._next_timer - self._clock())
+        self.ending = "deadline"
 
     def _go_on_from(self, version: int) -> None:
         """Continue behind what the API server has told."""
         cursor = self._view.history.cursor_after(version)
         self._cursor = -1 if cursor is None else cursor  # -1 is gone, and so is this watch
-        self._after = self._sent = version
+        self._after = self._sent = self._start = version
 
     def _initial(self) -> Iterator[bytes]:
         """Encode the objects that the watch starts with, and the bookmark that ends them."""
@@ -116,11 +117,14 @@ class Watch:
         form = self._view.form
         candidates = iter(self._candidates.objects)
         while batch := list(islice(candidates, BATCH)):
-            selected = self._plan.selection.select(batch)
-            self._informer.sent += len(selected)
-            yield b"".join(
-                [form.encode_event(EventType.ADDED, one, one.version) for one in selected]
-            )
+            selected = [found for found in batch if self._plan.selection.matches(found)]
+            if not selected:
+                yield b""
+            for run in runs(selected):
+                self._informer.sent += len(run)
+                yield b"".join(
+                    [form.encode_event(EventType.ADDED, one, one.version) for one in run]
+                )
         if self._bookmarks:
             yield form.encode_bookmark(snapshot.version, initial_end=True) or b""
 
@@ -136,23 +140,29 @@ class Watch:
                 f"too old resource version: {self._sent} ({self._view.history.floor})"
             )
             return b""
-        self._cursor += len(events)
-        return b"".join(self._encoded(events))
-
-    def _encoded(self, events: list[Event]) -> Iterator[bytes]:
+        frames: list[bytes] = []
+        size = 0
         for event in events:
+            self._cursor += 1
             self._sent = event.version
             told = self._plan.selection.transition(event)
             if told is not None and event.version > self._after:
-                self._informer.sent += 1
-                yield self._view.form.encode_event(*told, event.version)
+                frames.append(self._view.form.encode_event(*told, event.version))
+                size += len(frames[-1])
+                if size >= PART:
+                    break
+        self._informer.sent += len(frames)
+        return b"".join(frames)
 
     def _due_bookmark(self) -> bytes:
-        """Encode a bookmark when it's time for one, and the start is behind (``cacheWatcher``)."""
-        if self._clock() < self._next_bookmark or not self._is_current:
+        """Encode a bookmark of what has been told when it's time for one (``cacheWatcher``).
+
+        The API server sends none that says no more than the start did.
+        """
+        if self._clock() < self._next_bookmark:
             return b""
         self._schedule_bookmark()
-        version = self._view.store.version
+        version = self._view.store.version if self._is_current else self._sent
         if version <= self._start:
             return b""
         return self._view.form.encode_bookmark(version, initial_end=False) or b""

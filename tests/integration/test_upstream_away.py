@@ -179,6 +179,21 @@ def test_a_frozen_apiserver_holds_up_nobody_else(own: ApiServer, proxy: Proxy) -
     assert relists(proxy) == 1
 
 
+def test_a_frozen_apiserver_leaves_no_watch_hanging(own: ApiServer, proxy: Proxy) -> None:
+    """One that it would have to catch up is refused: soon, and where the proxy stops."""
+    version = get(proxy.read, f"{DEFAULT}/a").json()["metadata"]["resourceVersion"]
+    target = f"{CONFIGMAPS}?watch=1&resourceVersion={version}"
+    get(proxy.read, "/live/api/v1/pods").ok()  # leaves a connection, which has no time to connect
+    with ThreadPoolExecutor() as pool:
+        with frozen(own):
+            _assert_unavailable(ask(proxy.read, "GET", target, timeout=30), 503)
+            waiting = pool.submit(ask, proxy.read, "GET", target, timeout=30)
+            with pytest.raises(TimeoutError):
+                waiting.result(1)
+            proxy.stop()
+        _assert_unavailable(waiting.result(1), 503)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_silence_is_noticed(own: ApiServer, proxy: Proxy) -> None:

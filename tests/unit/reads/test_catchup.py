@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from math import inf
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from proxy.cache.view import View
+from proxy.cache.reflector import Lines
+from proxy.cache.signal import Signal
+from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType
-from proxy.kube.errors import Expired, Forbidden
+from proxy.kube.errors import Expired, Forbidden, ServiceUnavailable
 from proxy.kube.requests import parse_request
-from proxy.reads.catchup import SECONDS, CatchUp
-from tests.unit.builders import PODS, error_line, stored, view_of
+from proxy.reads.catchup import SECONDS, SILENCE, CatchUp
+from tests.unit import virtual_time
+from tests.unit.builders import PODS, Clock, error_line, stored, view_of
 
 FLOOR = 50
 """The version of the view, whose history begins behind it."""
@@ -43,15 +47,22 @@ class Upstream:
         return [dict(parse_qsl(urlsplit(target).query)) for target in self.targets]
 
 
+def catching_up(
+    lines: Callable[[str], Lines], view: View | None = None, query: str = ""
+) -> CatchUp:
+    """A watch from version 3, which is caught up by *lines*."""
+    request = parse_request("GET", b"/api/v1/namespaces/a/pods", query.encode(), [])
+    return CatchUp(lines, request, view or at_floor(), 3, signal=Signal(), clock=Clock())
+
+
 def catch_up(
-    upstream: Upstream, query: str = "", version: int = 3, view: View | None = None
+    upstream: Upstream, query: str = "", view: View | None = None
 ) -> tuple[bytes, CatchUp]:
     """Catch up; returns all frames, and where that has led."""
-    request = parse_request("GET", b"/api/v1/namespaces/a/pods", query.encode(), [])
-    catching = CatchUp(upstream, request, view or at_floor(), version)
+    catching = catching_up(upstream, view, query)
 
     async def run() -> bytes:
-        return b"".join([frames async for frames in catching.frames()])
+        return b"".join([frames async for frames in catching.frames(inf)])
 
     return asyncio.run(run()), catching
 
@@ -67,7 +78,7 @@ def test_frames_are_passed_on_until_the_history_has_what_follows() -> None:
     upstream = Upstream([[], [ADDED], [MODIFIED], [PODS.modified("x", version=51)]])
     frames, catching = catch_up(upstream)
     assert frames == ADDED + MODIFIED
-    assert (catching.version, catching.failed, upstream.open) == (FLOOR, False, 0)
+    assert (catching.version, catching.ending, upstream.open) == (FLOOR, "", 0)
 
 
 def test_a_short_watch_with_bookmarks_is_asked_for() -> None:
@@ -101,11 +112,10 @@ def test_watches_that_end_too_early_are_followed_by_others() -> None:
 
 
 def test_the_first_frame_is_an_empty_one_that_tells_of_acceptance() -> None:
-    request = parse_request("GET", b"/api/v1/pods", b"", [])
-    catching = CatchUp(Upstream([[], [ADDED], [MODIFIED]]), request, at_floor(), 3)
+    catching = catching_up(Upstream([[], [ADDED], [MODIFIED]]))
 
     async def run() -> list[bytes]:
-        return [frames async for frames in catching.frames()]
+        return [frames async for frames in catching.frames(inf)]
 
     assert asyncio.run(run()) == [b"", ADDED, MODIFIED]
 
@@ -115,7 +125,7 @@ def test_an_error_event_is_passed_on_and_ends_it() -> None:
     upstream = Upstream([[], [ADDED, gone]])
     frames, catching = catch_up(upstream)
     assert frames == ADDED + gone
-    assert (catching.failed, upstream.open) == (True, 0)
+    assert (catching.ending, upstream.open) == ("expired", 0)
 
 
 @pytest.mark.parametrize("after", [[], [[], [ADDED]]], ids=["refused", "broken"])
@@ -128,7 +138,7 @@ def test_a_failure_is_the_callers(after: list[list[bytes]]) -> None:
 
 def test_a_history_that_reaches_back_needs_no_catching_up() -> None:
     upstream = Upstream()
-    assert catch_up(upstream, version=FLOOR)[0] == b""
+    assert catch_up(upstream, view=view_of(PODS.watch_list_form(), [], 3))[0] == b""
     assert upstream.targets == []
 
 
@@ -148,3 +158,81 @@ def test_frames_are_bytes_as_they_came() -> None:
     frames, _ = catch_up(Upstream([[], [odd, MODIFIED]]))
     assert frames == odd + MODIFIED
     assert isinstance(PODS.form().decode_event(odd), Change)
+
+
+class Frozen:
+    """An API server that takes watches and tells *batches*, then nothing any more."""
+
+    def __init__(self, *batches: list[bytes]) -> None:
+        self.open = 0
+        self._batches = batches
+
+    async def __call__(self, target: str) -> AsyncGenerator[Sequence[bytes], None]:
+        self.open += 1
+        try:
+            for batch in self._batches:
+                yield batch
+            await asyncio.Event().wait()
+        finally:
+            self.open -= 1
+
+
+class Story:
+    """A watch at a frozen API server, in a time of its own."""
+
+    def __init__(self, *batches: list[bytes]) -> None:
+        self.clock = Clock()
+        self.started = self.clock()
+        self.signal = Signal()
+        self.view = at_floor()
+        self.upstream = Frozen(*batches)
+        request = parse_request("GET", b"/api/v1/pods", b"", [])
+        self.catching = CatchUp(
+            self.upstream, request, self.view, 3, signal=self.signal, clock=self.clock
+        )
+
+    async def frames(self, lasting: float = inf) -> list[bytes]:
+        return [frames async for frames in self.catching.frames(self.started + lasting)]
+
+    async def ended(self, ending: Ending) -> list[bytes]:
+        """The frames of a watch whose view ends after a second."""
+        reading = asyncio.create_task(self.frames())
+        await asyncio.sleep(1)
+        self.view.ended = ending
+        self.signal.ring()
+        return await reading
+
+
+ACCEPTED: tuple[list[bytes], ...] = ([], [ADDED.rstrip(b"\n")])
+
+
+@pytest.mark.parametrize("batches", [(), ACCEPTED], ids=["at once", "later"])
+def test_a_frozen_apiserver_is_given_up(batches: tuple[list[bytes], ...]) -> None:
+    story = Story(*batches)
+    with pytest.raises(ServiceUnavailable) as raised:
+        virtual_time.run(story.frames(), story.clock)
+    assert raised.value.retry_after == 1
+    assert story.clock() - story.started == SILENCE
+    assert story.upstream.open == 0
+
+
+def test_the_clients_time_runs_while_it_is_caught_up() -> None:
+    story = Story(*ACCEPTED)
+    assert virtual_time.run(story.frames(2), story.clock) == [b"", ADDED]
+    assert (story.catching.ending, story.clock() - story.started) == ("deadline", 2)
+    assert story.upstream.open == 0
+
+
+@pytest.mark.parametrize("ending", list(Ending))
+def test_the_end_of_the_view_ends_it(ending: Ending) -> None:
+    story = Story(*ACCEPTED)
+    assert virtual_time.run(story.ended(ending), story.clock) == [b"", ADDED]
+    assert (story.catching.ending, story.clock() - story.started) == ("stopped", 1)
+    assert story.upstream.open == 0
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_watch_that_was_never_accepted_is_refused_at_its_end(*, stopped: bool) -> None:
+    story = Story()
+    with pytest.raises(ServiceUnavailable):
+        virtual_time.run(story.ended(Ending.STOPPED) if stopped else story.frames(2), story.clock)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from proxy.kube.options import parse_options
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource, ResourceInfo
-from proxy.reads.listing import BATCH, MAX_SHAPES, SCAN, SMALL, SMALL_BYTES, Listing, Tally
+from proxy.reads.listing import BATCH, MAX_SHAPES, PART, SCAN, SMALL, SMALL_BYTES, Listing, Tally
 from proxy.reads.plan import Read, ServeList, plan
 from proxy.reads.query import MAX_PICKED
 
@@ -191,6 +192,15 @@ def test_a_few_heavy_objects_are_no_small_list() -> None:
     view = view_of(many(20))
     assert listing(view, "", weight=SMALL_BYTES // 20).is_small
     assert not listing(view, "", weight=SMALL_BYTES // 20 + 1).is_small
+
+
+@pytest.mark.parametrize("query", ["", "limit=5"])
+def test_objects_heavier_than_the_average_come_in_parts_too(query: str) -> None:
+    view = view_of([("a", f"p{n}", {}, "x" * (PART // 2)) for n in range(10)])
+    parts = list(listing(view, query, weight=1).parts())
+    assert max(map(len, parts)) < PART * 2
+    assert json.loads(b"".join(parts)) == answer(view, query)
+    assert len(answer(view, query)["items"]) == (5 if query else 10)
 
 
 def test_scans_are_remembered_by_the_shape_of_their_selector() -> None:

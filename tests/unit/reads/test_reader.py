@@ -16,9 +16,9 @@ from proxy.forms.form import Change, EventType
 from proxy.kube import gojson
 from proxy.kube.errors import not_found
 from proxy.kube.requests import Request, parse_request
-from proxy.reads.listing import SMALL
+from proxy.reads.listing import PART, SMALL
 from proxy.reads.plan import Reason
-from proxy.reads.reader import AHEAD_WAIT, MAX_INDENT, Answer, Pending, Stream
+from proxy.reads.reader import AHEAD_WAIT, MAX_WHOLE, Answer, Pending, Stream
 from tests.unit import virtual_time
 from tests.unit.builders import PODS, Item, item
 from tests.unit.served import Served
@@ -137,7 +137,7 @@ def test_a_person_gets_it_indented(target: str) -> None:
 def test_what_is_large_is_not_indented() -> None:
     async def story(served: Served) -> None:
         informer = await served.synced()
-        write(informer, item("big", version=11, data="x" * MAX_INDENT))
+        write(informer, item("big", version=11, data="x" * MAX_WHOLE))
         for target in (f"{COLLECTION}/big", COLLECTION):
             assert served.reader.read(request(f"{target}?pretty=1")) is Reason.LARGE_INDENT
             assert answered(served, target)[0] == 200
@@ -160,6 +160,19 @@ def test_a_large_list_is_written_as_it_goes(count: int, *, is_small: bool) -> No
         body = msgspec.json.decode(b"".join(answer.parts))
         assert len(body["items"]) == count
         assert body["metadata"]["resourceVersion"] == str(answer.version)
+
+    play(story)
+
+
+def test_what_is_heavier_than_the_average_is_written_as_it_goes() -> None:
+    async def story(served: Served) -> None:
+        informer = await served.synced()
+        write(informer, *bulk(900))
+        write(informer, *(item(f"z{n}", "b", version=2000 + n, data="x" * PART) for n in range(5)))
+        answer = served.reader.read(request("/api/v1/namespaces/b/pods"))
+        assert isinstance(answer, Answer)
+        assert answer.length is None
+        assert sum(1 for part in answer.parts if len(part) > PART) == 5
 
     play(story)
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from proxy.cache.history import Event
 from proxy.cache.informer import Informer
 from proxy.cache.reflector import Source
 from proxy.cache.scope import Scope
@@ -20,8 +21,9 @@ from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Verb, parse_request
 from proxy.kube.resources import Resource, ResourceInfo
 from proxy.reads.catchup import CatchUp
+from proxy.reads.listing import PART
 from proxy.reads.plan import Read, ServeWatch, plan
-from proxy.reads.watch import Watch
+from proxy.reads.watch import BATCH, Watch
 
 PODS = Resource("", "v1", "pods")
 END = (
@@ -64,6 +66,14 @@ class World:
     def happens(self, event_type: EventType, name: str, version: int, **labels: str) -> None:
         self.informer.apply(Change(event_type, self.pod(name, version, **labels)))
 
+    def passes(self, batches: int) -> None:
+        """Fill the history with events of one object, without labels, from version 11 on."""
+        found = self.pod("old", 11)
+        versions = range(11, 11 + batches * BATCH)
+        self.view.history.extend(
+            [Event(EventType.MODIFIED, version, found, found, 0.0) for version in versions]
+        )
+
     def watch(self, query: str, lines: Any = None) -> Watch:
         options = parse_options(query.encode())
         read = Read(Verb.WATCH, ResourcePath(PODS, "", "", ""), options, indent=False)
@@ -72,7 +82,14 @@ class World:
         catch_up = None
         if decided.cursor is None:
             request = parse_request("GET", b"/api/v1/pods", query.encode(), [])
-            catch_up = CatchUp(lines, request, self.view, decided.after)
+            catch_up = CatchUp(
+                lines,
+                request,
+                self.view,
+                decided.after,
+                signal=self.informer.signal,
+                clock=self.clock,
+            )
         return Watch(
             self.informer, self.view, decided, options, catch_up=catch_up, clock=self.clock
         )
@@ -210,6 +227,78 @@ def test_the_deadline_ends_a_watch() -> None:
     assert watch.ending == "deadline"
 
 
+def test_the_deadline_ends_a_watch_that_is_behind() -> None:
+    world = World()
+    watch = world.watch("watch=1&resourceVersion=10&timeoutSeconds=3")
+    world.passes(10)
+
+    async def read() -> int:
+        told = 0
+        async for frames in watch.frames():
+            told += frames.count(b"\n")
+            world.clock.now += bool(frames)
+        return told
+
+    assert asyncio.run(read()) == 3 * BATCH
+    assert watch.ending == "deadline"
+
+
+def test_a_watch_that_is_behind_gets_its_bookmarks() -> None:
+    world = World()
+    watch = world.watch("watch=1&resourceVersion=10&allowWatchBookmarks=true&timeoutSeconds=30")
+    world.passes(3)
+
+    async def read() -> list[bytes]:
+        frames = watch.frames()
+        found = [await anext(frames), await anext(frames)]
+        world.clock.now = 28
+        return [*found, await anext(frames), await anext(frames)]
+
+    _, first, second, third = map(bytes.splitlines, asyncio.run(read()))
+    assert [len(each) for each in (first, second, third)] == [BATCH, BATCH + 1, BATCH]
+    assert _read(json.loads(second[-1])) == ("BOOKMARK", "", 10 + 2 * BATCH)
+
+
+@pytest.mark.parametrize("selector", ["", "app"])
+def test_others_have_their_turn_while_a_watch_is_behind(selector: str) -> None:
+    world = World()
+    watch = world.watch(f"watch=1&resourceVersion=10&labelSelector={selector}")
+    world.passes(100)
+    world.informer.drop(Ending.STOPPED)
+
+    async def read() -> None:
+        async for _ in watch.frames():
+            pass
+
+    async def turns() -> int:
+        reading = asyncio.create_task(read())
+        count = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            count += 1
+        return count
+
+    assert asyncio.run(turns()) >= 100
+
+
+@pytest.mark.parametrize("initial", [True, False])
+def test_large_objects_are_told_a_few_at_a_time(*, initial: bool) -> None:
+    world = World()
+    watch = world.watch("watch=1&resourceVersion=10")
+    for version in range(11, 21):
+        world.happens(ADDED, f"p{version}", version, pad="x" * (PART // 4))
+    if initial:
+        watch = world.watch("watch=1")
+    world.informer.drop(Ending.STOPPED)
+
+    async def read() -> list[bytes]:
+        return [frames async for frames in watch.frames()]
+
+    parts = asyncio.run(read())
+    assert max(map(len, parts)) < PART * 3 // 2
+    assert sum(part.count(b'"pad"') for part in parts) == 10
+
+
 def test_a_watch_that_the_history_has_passed_has_expired() -> None:
     world = World()
     watch = world.watch("watch=1&resourceVersion=10")
@@ -299,3 +388,38 @@ def test_the_apiservers_own_410_is_the_last_word() -> None:
     watch = world.watch("watch=1&resourceVersion=3", Upstream([[], [error]]))
     assert told(watch) == [("ERROR", "Expired", 410)]
     assert watch.ending == "expired"
+
+
+def test_a_bookmark_says_no_less_than_the_apiserver_did() -> None:
+    world = World()
+    upstream = Upstream([[], [line("BOOKMARK", "", 70)]])
+    watch = world.watch("watch=1&resourceVersion=3&allowWatchBookmarks=true", upstream)
+    world.clock.now = 60
+
+    async def read() -> list[bytes]:
+        frames = watch.frames()
+        found = [await anext(frames), await anext(frames), await anext(frames)]
+        following = asyncio.ensure_future(anext(frames))
+        for version in (69, 71):
+            await asyncio.sleep(0.01)
+            world.clock.now += 60
+            world.informer.bookmark(version)
+        return [*found, await following]
+
+    told = b"".join(asyncio.run(read())).splitlines()
+    assert [_read(json.loads(each)) for each in told] == [("BOOKMARK", "", 71)]
+
+
+@pytest.mark.parametrize("ending", list(Ending))
+def test_the_end_of_a_view_ends_a_watch_that_is_caught_up(ending: Ending) -> None:
+    world = World()
+
+    async def lines(target: str) -> AsyncGenerator[Sequence[bytes], None]:
+        yield []
+        yield [line("ADDED", "early", 4)]
+        world.informer.drop(ending)
+        await asyncio.sleep(10)
+
+    watch = world.watch("watch=1&resourceVersion=3", lines)
+    assert told(watch) == [("ADDED", "early", 4)]
+    assert watch.ending == "stopped"

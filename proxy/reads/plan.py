@@ -87,6 +87,7 @@ class ServeWatch:
     initial: Snapshot | None
     cursor: int | None
     after: int
+    options: ReadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +243,9 @@ def _plan_watch(read: Read, view: View) -> Plan:
             return Reason.BOOKMARK
         if wanted > view.store.version:
             return Wait(wanted)
-        return ServeWatch(selection, view.store.snapshot(), view.history.end, after=0)
+        return ServeWatch(selection, view.store.snapshot(), view.history.end, 0, options)
     cursor = view.history.cursor_after(wanted) if wanted else view.history.end
-    return ServeWatch(selection, None, cursor, after=wanted)
+    return ServeWatch(selection, None, cursor, wanted, options)
 
 
 def _breaks_watch_rules(options: ReadOptions) -> bool:

@@ -27,7 +27,7 @@ from proxy.reads.plan import (
     as_read,
     plan,
 )
-from proxy.reads.watch import Watch
+from proxy.reads.watch import TURNS, Watch
 
 AHEAD_WAIT = 0.15
 """Seconds a read waits for a version that its informer has not seen. A write to the resource
@@ -95,6 +95,7 @@ class Reader:
         self._own_authorization = own_authorization
         self._lines = lines
         self._clock = clock
+        self._turns = asyncio.Semaphore(TURNS)
 
     def read(self, request: Request) -> Answer | Stream | Pending | Reason:
         """Answer at once, or say what it takes. Plain code: nothing here waits."""
@@ -146,7 +147,7 @@ class Reader:
         return self._answer(serving, view.store.version, status, (body,))
 
     def _watch(self, serving: _Serving, decided: ServeWatch) -> Stream:
-        request, read, informer, view = serving
+        request, _, informer, view = serving
         catch_up = None
         if decided.cursor is None:
             catch_up = CatchUp(
@@ -161,8 +162,8 @@ class Reader:
             informer,
             view,
             decided,
-            read.options,
             catch_up=catch_up,
+            turns=self._turns,
             clock=self._clock,
         )
         return Stream(

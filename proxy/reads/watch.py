@@ -11,7 +11,6 @@ from proxy.cache.view import Ending, View
 from proxy.forms.form import EventType
 from proxy.kube import gojson
 from proxy.kube.errors import ApiError, Expired
-from proxy.kube.options import ReadOptions
 from proxy.reads.catchup import CatchUp
 from proxy.reads.listing import PART, runs
 from proxy.reads.plan import ServeWatch
@@ -19,6 +18,9 @@ from proxy.reads.query import Candidates
 
 BATCH = 100
 """Objects and events looked at before the event loop goes on, if they aren't PART bytes before."""
+
+TURNS = 4
+"""Watches that may send a batch in one turn of the event loop; hundreds may have begun at once."""
 
 MIN_REQUEST_TIMEOUT = 1800.0
 """Seconds. Without timeoutSeconds a watch lasts this to twice this (``--min-request-timeout``)."""
@@ -33,8 +35,8 @@ BOOKMARK_LEAD = 2.0
 class Watch:
     """One client's watch: a cursor into the history of a view, and its timers.
 
-    *catch_up* tells what lies before the history, where the plan has no cursor. ``ending`` says how
-    the watch came to its end.
+    *catch_up* tells what lies before the history, where the plan has no cursor. *turns* are shared
+    by all watches that have much to send. ``ending`` says how the watch came to its end.
     """
 
     def __init__(
@@ -42,9 +44,9 @@ class Watch:
         informer: Informer,
         view: View,
         plan: ServeWatch,
-        options: ReadOptions,
         *,
         catch_up: CatchUp | None = None,
+        turns: asyncio.Semaphore | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ending = ""
@@ -54,10 +56,11 @@ class Watch:
         self._cursor = plan.cursor or 0
         self._after = plan.after
         self._catch_up = catch_up
+        self._turns = turns or asyncio.Semaphore(TURNS)
         self._candidates = _candidates(plan, view)
-        self._bookmarks = options.allow_watch_bookmarks
+        self._bookmarks = plan.options.allow_watch_bookmarks
         self._clock = clock
-        lasting = options.timeout_seconds or MIN_REQUEST_TIMEOUT * (1 + random.random())
+        lasting = plan.options.timeout_seconds or MIN_REQUEST_TIMEOUT * (1 + random.random())
         self._deadline = clock() + lasting
         self._next_bookmark = float("inf")
         self._start = plan.initial.version if plan.initial else plan.after
@@ -79,7 +82,7 @@ class Watch:
             self._go_on_from(self._catch_up.version)
         for frames in self._initial():
             yield frames
-            await asyncio.sleep(0)
+            await self._turn()
         async for frames in self._following():
             yield frames
 
@@ -94,13 +97,18 @@ class Watch:
             if frames := frames + self._due_bookmark():
                 yield frames
             if not self._is_current:
-                await asyncio.sleep(0)  # others have their turn, also where nothing is selected
+                await self._turn()  # also where nothing is selected
             elif not frames:
                 if self._view.ended is not None:
                     self.ending = "stopped"
                     return
                 await asyncio.wait({news}, timeout=self._next_timer - self._clock())
         self.ending = "deadline"
+
+    async def _turn(self) -> None:
+        """Let others have their turn."""
+        async with self._turns:
+            await asyncio.sleep(0)
 
     def _go_on_from(self, version: int) -> None:
         """Continue behind what the API server has told."""

@@ -130,7 +130,7 @@ class World:
         read = Read(Verb.WATCH, ResourcePath(POD, namespace, "", ""), options, indent=False)
         decided = plan(read, self.view)
         assert isinstance(decided, ServeWatch)
-        return Watch(self.informer, self.view, decided, options, clock=self.clock)
+        return Watch(self.informer, self.view, decided, clock=self.clock)
 
     def selected(self, query: str, namespace: str) -> Known:
         """What the API server would list now."""

@@ -23,7 +23,7 @@ from proxy.kube.resources import Resource, ResourceInfo
 from proxy.reads.catchup import CatchUp
 from proxy.reads.listing import PART
 from proxy.reads.plan import Read, ServeWatch, plan
-from proxy.reads.watch import BATCH, Watch
+from proxy.reads.watch import BATCH, TURNS, Watch
 
 PODS = Resource("", "v1", "pods")
 END = (
@@ -74,7 +74,7 @@ class World:
             [Event(EventType.MODIFIED, version, found, found, 0.0) for version in versions]
         )
 
-    def watch(self, query: str, lines: Any = None) -> Watch:
+    def watch(self, query: str, lines: Any = None, turns: asyncio.Semaphore | None = None) -> Watch:
         options = parse_options(query.encode())
         read = Read(Verb.WATCH, ResourcePath(PODS, "", "", ""), options, indent=False)
         decided = plan(read, self.view)
@@ -91,7 +91,12 @@ class World:
                 clock=self.clock,
             )
         return Watch(
-            self.informer, self.view, decided, options, catch_up=catch_up, clock=self.clock
+            self.informer,
+            self.view,
+            decided,
+            catch_up=catch_up,
+            turns=turns,
+            clock=self.clock,
         )
 
 
@@ -279,6 +284,35 @@ def test_others_have_their_turn_while_a_watch_is_behind(selector: str) -> None:
         return count
 
     assert asyncio.run(turns()) >= 100
+
+
+def test_watches_that_have_much_to_send_take_turns() -> None:
+    world = World()
+    turns = asyncio.Semaphore(TURNS)
+    watches = [world.watch("watch=1", turns=turns) for _ in range(10 * TURNS)]
+    world.passes(3)
+    world.informer.drop(Ending.STOPPED)
+    sent = 0
+
+    async def read(watch: Watch) -> int:
+        nonlocal sent
+        told = 0
+        async for frames in watch.frames():
+            sent += bool(frames)
+            told += frames.count(b"\n")
+        return told
+
+    async def busiest() -> tuple[int, set[int]]:
+        """The most batches that were sent in one turn of the event loop, and what all were told."""
+        nonlocal sent
+        reading = asyncio.gather(*map(read, watches))
+        most = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            most, sent = max(most, sent), 0
+        return most, set(await reading)
+
+    assert asyncio.run(busiest()) == (TURNS, {1 + 3 * BATCH})
 
 
 @pytest.mark.parametrize("initial", [True, False])

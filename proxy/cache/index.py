@@ -89,6 +89,10 @@ class Indexes:
             found |= self._pairs.get((key, value), set())
         return found
 
+    def count_pair(self, key: str, values: Iterable[str]) -> int:
+        """Count them; a set has one value of a key, so none is found twice."""
+        return sum(len(self._pairs.get((key, value), ())) for value in values)
+
     def with_field(self, place: int, value: str) -> Set[str] | None:
         """Find the keys of the objects whose field is *value*; None for a field without index."""
         return self._fields.get((place, value), _NOTHING) if place in self._places else None

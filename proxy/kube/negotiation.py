@@ -12,13 +12,22 @@ _QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")
 _INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
-@lru_cache(maxsize=256)
+LONGEST = 1024
+"""Characters of a header that is looked at; kubectl's has 150, a browser's 200. A head may have a
+megabyte of clauses."""
+
+
 def prefers_json(accept: str) -> bool:
     """Tell whether the first choice of *accept* is JSON without a transformation.
 
     Clauses are tried by quality, then in order (``handlers/negotiation``). Only a first choice is
     certain: whether an earlier clause can be met depends on the resource.
     """
+    return len(accept) <= LONGEST and _is_json(accept)
+
+
+@lru_cache(maxsize=256)
+def _is_json(accept: str) -> bool:
     if not accept.strip():
         return True
     clauses = [_clause(text) for text in accept.split(",")]

@@ -12,6 +12,8 @@ from proxy.kube.paths import ResourcePath, parse_path, split_live
 Headers = Sequence[tuple[bytes, bytes]]
 """Names and values as bytes; names of requests are in lower case, as ASGI gives them."""
 
+LONGEST = 1024
+"""Characters of a list of directives that is looked at; a head may have a megabyte of them."""
 
 _SENT_AS_THEY_ARE = printable.strip().replace("#", "")  # Go takes a "#" literally
 
@@ -67,7 +69,8 @@ def parse_request(method: str, raw_path: bytes, query: bytes, headers: Headers) 
     impersonates = False
     for name, value in headers:
         if name in _FRESHNESS and name in found:
-            found[name] += "," + value.decode("latin-1")
+            if len(found[name]) <= LONGEST:
+                found[name] += "," + value.decode("latin-1")
         elif name in _READ:
             found.setdefault(name, value.decode("latin-1"))
         elif name.startswith(b"impersonate-"):
@@ -96,7 +99,12 @@ _CACHED = frozenset({"only-if-cached", "cache"})
 
 
 def _freshness(found: dict[bytes, str]) -> frozenset[str]:
-    """Collect the directives of Cache-Control (RFC 9111) and the word of X-Kubecache-Read."""
+    """Collect the directives of Cache-Control (RFC 9111) and the word of X-Kubecache-Read.
+
+    More than anybody means is not looked at, and answered live.
+    """
+    if any(len(found.get(name, "")) > LONGEST for name in _FRESHNESS):
+        return frozenset({"no-cache"})
     lists = (found.get(name, "").lower().split(",") for name in _FRESHNESS)
     return frozenset(each.partition("=")[0].strip() for words in lists for each in words)
 

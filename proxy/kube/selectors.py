@@ -5,7 +5,7 @@ would be harmless, being more lenient would be wrong.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from enum import Enum
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class Requirement(NamedTuple):
 
     key: str
     operator: Operator
-    values: tuple[str, ...] = ()
+    values: Set[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Compare with a label set; where the key is missing only negations hold."""
@@ -45,9 +45,9 @@ class Requirement(NamedTuple):
             case Operator.DOES_NOT_EXIST:
                 return value is None
             case Operator.GREATER_THAN:
-                return _compares(value, self.values[0], int.__gt__)
+                return _compares(value, self.values, int.__gt__)
             case Operator.LESS_THAN:
-                return _compares(value, self.values[0], int.__lt__)
+                return _compares(value, self.values, int.__lt__)
 
 
 class LabelSelector(NamedTuple):
@@ -90,7 +90,8 @@ def _integer(text: str) -> int | None:
     return None
 
 
-def _compares(value: str | None, bound: str, holds: Callable[[int, int], bool]) -> bool:
+def _compares(value: str | None, bounds: Set[str], holds: Callable[[int, int], bool]) -> bool:
+    [bound] = bounds
     number, limit = _integer(value or ""), _integer(bound)
     return number is not None and limit is not None and holds(number, limit)
 
@@ -173,7 +174,7 @@ def _requirement(tokens: _Tokens) -> Requirement:
     operator = _SINGLE[symbol]
     if symbol in ("<", ">") and _integer(value) is None:
         raise SelectorError(f"{value!r}: for 'Gt', 'Lt' operators, the value must be an integer")
-    return Requirement(key, operator, (value,))
+    return Requirement(key, operator, frozenset({value}))
 
 
 def _key(tokens: _Tokens) -> str:
@@ -183,7 +184,7 @@ def _key(tokens: _Tokens) -> str:
     return key
 
 
-def _value_set(tokens: _Tokens) -> tuple[str, ...]:
+def _value_set(tokens: _Tokens) -> frozenset[str]:
     """Read ``(a, b)``; between commas and parentheses nothing is the empty value."""
     tokens.expect("(")
     values = {_set_value(tokens)}
@@ -191,7 +192,7 @@ def _value_set(tokens: _Tokens) -> tuple[str, ...]:
         tokens.take()
         values.add(_set_value(tokens))
     tokens.expect(")")
-    return tuple(sorted(values))
+    return frozenset(values)
 
 
 def _set_value(tokens: _Tokens) -> str:

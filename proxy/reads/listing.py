@@ -11,7 +11,7 @@ from proxy.forms.form import Form
 from proxy.forms.objects import Object
 from proxy.kube.continuation import Token, encode_token
 from proxy.reads.plan import ServeList
-from proxy.reads.query import Candidates
+from proxy.reads.query import MAX_JUDGED, Candidates
 
 BATCH = 128
 PART = 256 * 1024
@@ -60,10 +60,15 @@ class Listing:
     tally: Tally
 
     @property
+    def is_short(self) -> bool:
+        """Tell whether all candidates may be looked at in one go."""
+        size = self.candidates.size
+        return size <= SMALL and size * self.plan.selection.terms <= MAX_JUDGED
+
+    @property
     def is_small(self) -> bool:
         """Tell whether it may be written at once, by what objects weigh on the average."""
-        size = self.candidates.size
-        return size <= SMALL and size * self.average_bytes <= SMALL_BYTES
+        return self.is_short and self.candidates.size * self.average_bytes <= SMALL_BYTES
 
     @property
     def _batch(self) -> int:

@@ -19,6 +19,13 @@ from proxy.kube.requests import Request, Verb, verb_of
 from proxy.kube.resources import has_no_watch_cache, object_key
 from proxy.reads.query import Selection, select_by
 
+MAX_QUERY = 8192
+"""Bytes of a query that is read here, in 6 ms if all of it is a selector."""
+
+MAX_TERMS = 64
+"""Terms of selectors that are compared here. Go does it ten times as fast; beyond what anybody
+writes by hand that is worth the way, and a batch of objects takes no more than 4 ms here."""
+
 
 class Reason(Enum):
     """Why a request is forwarded: the RFC 9211 ``fwd`` parameter and our own detail."""
@@ -29,6 +36,7 @@ class Reason(Enum):
     IDENTITY = ("bypass", "other-identity")
     LIVE = ("request", "live")
     INVALID = ("bypass", "invalid-options")
+    LARGE_QUERY = ("bypass", "large-query")
     REPRESENTATION = ("vary-miss", "representation")
     NOT_CACHED = ("uri-miss", "no-informer")
     SYNCING = ("uri-miss", "syncing")
@@ -115,12 +123,22 @@ def as_read(request: Request, own_authorization: str) -> Read | Reason:
         return Reason.IDENTITY
     if not prefers_json(request.accept):
         return Reason.REPRESENTATION
-    try:
-        options = parse_options(request.query)
-    except ValueError:
-        return Reason.INVALID
+    options = _options(request.query)
+    if isinstance(options, Reason):
+        return options
     verb = verb_of(request.method, target, watch=options.watch)
     return Read(verb, target, options, wants_indent(options.pretty, request.user_agent))
+
+
+def _options(query: bytes) -> ReadOptions | Reason:
+    if len(query) > MAX_QUERY:
+        return Reason.LARGE_QUERY
+    try:
+        options = parse_options(query)
+    except ValueError:
+        return Reason.INVALID
+    terms = len(options.labels.requirements) + len(options.fields.terms)
+    return options if terms <= MAX_TERMS else Reason.LARGE_QUERY
 
 
 def _is_own(shown: str | None, own: str) -> bool:

@@ -9,7 +9,7 @@ from proxy.cache.store import KeyRange, Snapshot, Store, namespace_range
 from proxy.forms.form import EventType, Form
 from proxy.forms.objects import LabelSet, Object
 from proxy.kube.resources import object_key
-from proxy.kube.selectors import FieldSelector, LabelSelector, Operator
+from proxy.kube.selectors import FieldSelector, LabelSelector, Operator, Requirement
 
 NAME, NAMESPACE = -1, -2
 """Places of the two metadata fields, beside those of ``Object.fields``."""
@@ -21,6 +21,9 @@ as fast, and a page of them faster. Below so many sets it doesn't matter."""
 
 MAX_PICKED = 8192
 """Objects that are looked up and sorted at a time, in a few milliseconds; more are scanned."""
+
+MAX_JUDGED = 2 * MAX_PICKED
+"""Comparisons made in one go, in 7 ms at the most (0.45 µs each)."""
 
 
 class FieldTest(NamedTuple):
@@ -75,6 +78,11 @@ class Selection:
         return bool(self._labels or self._field_tests)
 
     @property
+    def terms(self) -> int:
+        """How many comparisons an object may take."""
+        return len(self._labels.requirements) + len(self._field_tests)
+
+    @property
     def single_key(self) -> str | None:
         """The key of the one object that can be selected, when the selector names it."""
         if self._has_keys:
@@ -127,13 +135,18 @@ class Selection:
         label_sets = store.indexes.label_sets
         sets: Iterable[LabelSet] = label_sets
         count = len(label_sets)
-        for key, operator, values in self._labels.requirements:
-            if operator is Operator.IN:
-                narrowed = store.indexes.with_pair(key, values)
-                if len(narrowed) < count:
-                    sets, count = narrowed, len(narrowed)
-        if count > most or count > len(label_sets) // BROAD + MIN_SETS:
+        narrowest: Requirement | None = None
+        for each in self._labels.requirements:
+            if each.operator is Operator.IN:
+                size = store.indexes.count_pair(each.key, each.values)
+                if size < count:
+                    narrowest, count = each, size
+        if count > min(most, len(label_sets) // BROAD + MIN_SETS):
             return None
+        if count * self.terms > MAX_JUDGED:
+            return None
+        if narrowest is not None:
+            sets = store.indexes.with_pair(narrowest.key, narrowest.values)
         return [label_sets[each] for each in sets if self._labels.matches(each)]
 
     def select(self, objects: Iterable[Object]) -> list[Object]:

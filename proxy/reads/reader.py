@@ -15,7 +15,7 @@ from proxy.kube.errors import not_found
 from proxy.kube.requests import Request
 from proxy.kube.resources import Resource
 from proxy.reads.catchup import CatchUp
-from proxy.reads.listing import SMALL, Listing, Tally
+from proxy.reads.listing import Listing, Tally
 from proxy.reads.plan import (
     Plan,
     Read,
@@ -183,7 +183,7 @@ class Reader:
         parts = listing.parts()
         begun: list[bytes] = []
         # What is to be indented is needed whole; whether it's too long shows then.
-        if listing.is_small or (serving.read.indent and listing.candidates.size <= SMALL):
+        if listing.is_small or (serving.read.indent and listing.is_short):
             for part in parts:
                 begun.append(part)
                 if sum(map(len, begun)) > MAX_WHOLE:  # heavier than the average

@@ -78,6 +78,7 @@ class IndexMachine(RuleBasedStateMachine):
     @invariant()
     def several_values_are_their_union(self) -> None:
         either = self.indexes.with_pair("app", ["web", "db", "none"])
+        assert self.indexes.count_pair("app", ["web", "db", "none"]) == len(either)
         assert either == self.indexes.with_pair("app", ["web"]) | self.indexes.with_pair(
             "app", ["db"]
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.kube.negotiation import prefers_json, wants_indent
+from proxy.kube.negotiation import LONGEST, prefers_json, wants_indent
 
 TABLE = "as=Table;v=v1;g=meta.k8s.io"
 KUBECTL = (
@@ -25,6 +25,10 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
         ("application/*", True),
         ("application/json", True),
         (" application/json ", True),
+        # Nobody writes so much; a head may have a megabyte of it.
+        ("application/json".ljust(LONGEST), True),
+        ("application/json".ljust(LONGEST + 1), False),
+        ("application/json" + "," * 900_000, False),
         # Clients as they are.
         ("application/json, */*", True),
         (KUBECTL, False),

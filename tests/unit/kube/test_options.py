@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.kube.options import ReadOptions, parse_options, parse_query
+from proxy.kube.options import SHORT, ReadOptions, parse_options, parse_query
 from proxy.kube.selectors import parse_field_selector, parse_label_selector
 
 # --- splitting -------------------------------------------------------------------------------
@@ -194,3 +194,11 @@ def test_a_refusal_is_repeated() -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="invalid syntax"):
             parse_options(b"limit=again")
+
+
+@pytest.mark.parametrize(("length", "remembered"), [(SHORT, True), (SHORT + 1, False)])
+def test_only_short_queries_are_remembered(length: int, *, remembered: bool) -> None:
+    query = b"unknown=".ljust(length, b"b")
+    first = parse_options(query)
+    assert parse_options(query) == first
+    assert (parse_options(query) is first) is remembered

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.kube.paths import ResourcePath, parse_path
-from proxy.kube.requests import Request, Verb, parse_request, verb_of
+from proxy.kube.requests import LONGEST, Request, Verb, parse_request, verb_of
 from proxy.kube.resources import Resource
 
 PODS = Resource("", "v1", "pods")
@@ -83,6 +83,10 @@ def test_asking_to_be_somebody_else(name: str, *, impersonates: bool) -> None:
         ([("cache-control", "")], False, False),
         ([("pragma", "no-cache")], False, False),
         ([("x-kubecache-read", "live")], True, False),
+        # Nobody writes so much; a head may have a megabyte of it.
+        ([("cache-control", "only-if-cached".ljust(LONGEST + 1, ","))], True, False),
+        ([("cache-control", "only-if-cached".ljust(LONGEST, ","))], False, True),
+        ([("cache-control", "only-if-cached"), *[("cache-control", "a")] * LONGEST], True, False),
         ([("x-kubecache-read", " LIVE ")], True, False),
         ([("x-kubecache-read", "cache")], False, True),
         ([("x-kubecache-read", "other")], False, False),

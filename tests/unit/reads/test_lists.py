@@ -20,7 +20,7 @@ from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource, ResourceInfo
 from proxy.reads.listing import BATCH, MAX_SHAPES, PART, SCAN, SMALL, SMALL_BYTES, Listing, Tally
 from proxy.reads.plan import Read, ServeList, plan
-from proxy.reads.query import MAX_PICKED
+from proxy.reads.query import MAX_JUDGED, MAX_PICKED
 
 PODS = Resource("", "v1", "pods")
 INFO = ResourceInfo(PODS, "Pod", namespaced=True)
@@ -192,6 +192,13 @@ def test_a_few_heavy_objects_are_no_small_list() -> None:
     view = view_of(many(20))
     assert listing(view, "", weight=SMALL_BYTES // 20).is_small
     assert not listing(view, "", weight=SMALL_BYTES // 20 + 1).is_small
+
+
+def test_many_terms_are_no_small_list() -> None:
+    view = view_of(many(SMALL))
+    most = MAX_JUDGED // SMALL
+    assert listing(view, "labelSelector=" + ",".join(["!a"] * most)).is_small
+    assert not listing(view, "labelSelector=" + ",".join(["!a"] * (most + 1))).is_small
 
 
 @pytest.mark.parametrize("query", ["", "limit=5"])

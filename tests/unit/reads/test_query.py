@@ -15,7 +15,7 @@ from proxy.forms.form import EventType, Form
 from proxy.forms.objects import Object
 from proxy.kube.selectable import declared_field
 from proxy.kube.selectors import parse_field_selector, parse_label_selector
-from proxy.reads.query import MIN_SETS, Selection, select_by
+from proxy.reads.query import MAX_JUDGED, MIN_SETS, Selection, select_by
 from tests.unit.builders import NODES, PODS, WIDGETS, item, store_of
 
 ADDED, MODIFIED, DELETED = EventType.ADDED, EventType.MODIFIED, EventType.DELETED
@@ -302,6 +302,15 @@ def test_who_follows_the_transitions_knows_who_is_selected(
             if event_type is not DELETED:
                 followed[shown.key] = shown
         assert followed == {key: each for key, each in present.items() if chosen.matches(each)}
+
+
+@pytest.mark.parametrize(("terms", "judged"), [(1, True), (MAX_JUDGED // 200, True), (90, False)])
+def test_label_sets_are_judged_in_one_go_if_that_is_soon_done(terms: int, *, judged: bool) -> None:
+    pods = [pod(f"p{n}", labels={"app": f"{n % 5}", "n": f"{n}"}) for n in range(1000)]
+    store = store_of(pods)
+    selected = selection(labels=",".join(["app=1"] * terms))
+    candidates = selected.candidates(store, store.snapshot(), EVERYTHING)
+    assert candidates.size == (200 if judged else 1000)
 
 
 def test_what_a_watch_has_seen_is_forgotten() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ from proxy.kube import gojson
 from proxy.kube.errors import not_found
 from proxy.kube.requests import Request, parse_request
 from proxy.reads.listing import PART, SMALL
-from proxy.reads.plan import Reason
+from proxy.reads.plan import MAX_QUERY, MAX_TERMS, Reason
 from proxy.reads.reader import AHEAD_WAIT, MAX_WHOLE, Answer, Pending, Stream
 from tests.unit import virtual_time
 from tests.unit.builders import PODS, Item, item
@@ -65,6 +66,10 @@ def write(informer: Informer, *items: Item) -> None:
     assert informer.view
     for found in PODS.objects(*items):
         informer.apply(Change(EventType.ADDED, found))
+
+
+def terms(term: str, count: int) -> str:
+    return quote(",".join([term] * count))
 
 
 def bulk(count: int, version: int = 11) -> Iterable[Item]:
@@ -260,12 +265,24 @@ def test_reads_that_no_informer_could_answer_earn_none(
         (f"{COLLECTION}?fieldSelector=spec.unknown%3Dx", Reason.FIELDS),
         (f"{COLLECTION}?resourceVersion=9&limit=1", Reason.EXACT),
         (f"{COLLECTION}?watch=1&sendInitialEvents=true", Reason.INVALID),
+        (f"{COLLECTION}?labelSelector={terms('a', MAX_TERMS + 1)}", Reason.LARGE_QUERY),
+        (f"{COLLECTION}?fieldSelector={terms('a=b', MAX_TERMS + 1)}", Reason.LARGE_QUERY),
+        (f"{COLLECTION}?unknown=".ljust(len(COLLECTION) + MAX_QUERY + 2, "x"), Reason.LARGE_QUERY),
     ],
 )
 def test_what_the_plan_forwards_is_forwarded(target: str, reason: Reason) -> None:
     async def story(served: Served) -> None:
         await served.synced()
         assert served.reader.read(request(target)) is reason
+
+    play(story)
+
+
+def test_what_is_no_larger_is_answered() -> None:
+    async def story(served: Served) -> None:
+        await served.synced()
+        query = f"labelSelector={terms('!a', MAX_TERMS)}&unknown="
+        assert answered(served, f"{COLLECTION}?{query.ljust(MAX_QUERY, 'x')}")[0] == 200
 
     play(story)
 

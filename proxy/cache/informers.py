@@ -10,6 +10,7 @@ from proxy.cache.demand import Demand
 from proxy.cache.informer import Informer
 from proxy.cache.reflector import RefusedError, Source, Trigger
 from proxy.cache.scope import Scope
+from proxy.cache.supervisor import Supervisor
 from proxy.cache.view import Ending
 from proxy.kube.errors import Forbidden
 from proxy.kube.requests import Verb
@@ -50,11 +51,13 @@ class Informers:
         source_of: Callable[[Scope], Source],
         policy: Policy,
         *,
+        supervisor: Supervisor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source_of = source_of
         self._policy = policy
         self._clock = clock
+        self._supervisor = supervisor or Supervisor()
         self._demand = Demand(policy.thresholds, clock)
         self._informers: dict[Scope, Informer] = {}
         self._tasks: dict[Scope, asyncio.Task[None]] = {}
@@ -86,7 +89,7 @@ class Informers:
 
     def start(self) -> None:
         """Start the sweep of idle informers."""
-        self._sweeper = asyncio.create_task(self._sweep(), name="informers sweep")
+        self._sweeper = self._supervisor.spawn(self._sweep(), name="informers sweep")
 
     def name(self, scope: Scope) -> None:
         """Start the informer of a scope that the settings name; it never idles out.
@@ -155,7 +158,7 @@ class Informers:
 
     def _run(self, informer: Informer, reason: Trigger) -> None:
         keeping = self._keep(informer, reason)
-        self._tasks[informer.scope] = asyncio.create_task(
+        self._tasks[informer.scope] = self._supervisor.spawn(
             keeping, name=f"informer {informer.scope}"
         )
 
@@ -218,7 +221,10 @@ class Informers:
         return idle > self._policy.idle_ttl or self.find(resource, namespace) is not informer
 
     def stop_informer(self, informer: Informer) -> None:
-        """Stop one informer; reads of its scope are forwarded until it's earned again."""
+        """Stop one informer; reads of its scope are forwarded until it's earned again.
+
+        One that is named is wanted as long as the proxy runs: list it anew instead.
+        """
         log.info("informer %s stopped", informer.scope)
         task = self._tasks[informer.scope]
         self._close(informer)

@@ -5,7 +5,8 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 import uvloop
 from pydantic import ValidationError
@@ -34,6 +35,9 @@ def main(arguments: Sequence[str]) -> int:
         uvloop.run(_serve(settings))
     except (CredentialsError, OSError) as error:
         print(f"kubecache run: {error}", file=sys.stderr)
+        return 1
+    except Exception:
+        log.exception("the proxy can't go on")
         return 1
     return 0
 
@@ -71,7 +75,19 @@ async def _serve(settings: Settings) -> None:
         proxy.start()
         log.info("%s is served at %s", credentials.server, proxy.read_listener)
         log.info("metrics and health at %s", proxy.admin_listener)
-        await stopping.wait()
+        await _first(stopping.wait(), proxy.failure())
         log.info("stopping")
     finally:
         await proxy.stop()
+
+
+async def _first(*awaited: Coroutine[Any, Any, object]) -> None:
+    """Wait until one of them ends. Raises what it raised."""
+    tasks = [asyncio.create_task(each) for each in awaited]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import islice
 from typing import Any, Self
 
+from proxy.cache.supervisor import Supervisor
 from proxy.demo.discovery import document
 from proxy.demo.storage import BY_RESOURCE, Change, Json, Storage
 from proxy.forms.form import EventType
@@ -37,7 +38,7 @@ class StandIn:
         self._listener = Listener(self._app, Address("127.0.0.1", 0))
 
     async def __aenter__(self) -> Self:
-        self._listener.open()
+        self._listener.open(Supervisor())
         return self
 
     async def __aexit__(self, *_: object) -> None:

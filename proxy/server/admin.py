@@ -83,7 +83,13 @@ def admin_app(proxy: Served, hosts: HostCheck) -> FastAPI:
         redoc_url=None,
         dependencies=[Depends(check_host)],
     )
+    _add_probes(app, proxy)
+    _add_status(app, proxy)
+    _add_levers(app, proxy.informers)
+    return app
 
+
+def _add_probes(app: FastAPI, proxy: Served) -> None:
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics in Prometheus' text format."""
@@ -101,6 +107,8 @@ def admin_app(proxy: Served, hosts: HostCheck) -> FastAPI:
         """200 once the informers named in the settings are synced, and none has stalled."""
         return _readiness(proxy, verbose=verbose is not None)
 
+
+def _add_status(app: FastAPI, proxy: Served) -> None:
     @app.get("/status.json")
     async def status() -> Status:
         """Show the proxy and its informers."""
@@ -111,17 +119,20 @@ def admin_app(proxy: Served, hosts: HostCheck) -> FastAPI:
         """The status as a page."""
         return status_page(_status(proxy).model_dump())
 
+
+def _add_levers(app: FastAPI, informers: Informers) -> None:
     @app.delete("/informers/{informer_id:path}", status_code=204, dependencies=[_LOCAL])
     async def stop(informer_id: str) -> None:
-        """Stop an informer; its reads are forwarded until it is earned again."""
-        proxy.informers.stop_informer(_find(proxy.informers, informer_id))
+        """Stop an informer that was earned; its reads are forwarded until it is earned again."""
+        informer = _find(informers, informer_id)
+        if informer.named:
+            raise HTTPException(409, f"informer {informer_id} is named in the settings")
+        informers.stop_informer(informer)
 
     @app.post("/informers/{informer_id:path}/relist", status_code=202, dependencies=[_LOCAL])
     async def relist(informer_id: str) -> None:
         """Let an informer list its resource anew."""
-        proxy.informers.relist(_find(proxy.informers, informer_id))
-
-    return app
+        informers.relist(_find(informers, informer_id))
 
 
 def _readiness(proxy: Served, *, verbose: bool) -> Response:

@@ -1,6 +1,7 @@
 """Listeners: uvicorn servers on one loop, started and ended together."""
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -10,6 +11,7 @@ from typing import Any
 
 import uvicorn
 
+from proxy.cache.supervisor import Supervisor
 from proxy.server.protocol import Protocol
 from proxy.server.settings import Address
 
@@ -25,7 +27,7 @@ _BACKLOG = 2048
 class Listener:
     """One bound address and the app behind it; signals are the process's business, not its own."""
 
-    def __init__(self, app: Callable[..., Any], address: Address) -> None:
+    def __init__(self, app: Callable[..., Any], address: Address, *, grace: int = GRACE) -> None:
         self._address = address
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -39,7 +41,7 @@ class Listener:
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=KEEPALIVE,
-                timeout_graceful_shutdown=GRACE,
+                timeout_graceful_shutdown=grace,
             )
         )
         self._task: asyncio.Task[None] | None = None
@@ -49,13 +51,13 @@ class Listener:
         """Spell the address as the setting does, with the port that it got."""
         return str(self._address._replace(port=self.port))
 
-    def open(self) -> None:
+    def open(self, supervisor: Supervisor) -> None:
         """Bind and serve; ``port`` is then the one it got. Raises OSError."""
         bound = _bind(self._address)
         if not self._address.path:
             self.port = bound.getsockname()[1]
         serving = self._server._serve([bound])  # serve() would take over the signals
-        self._task = asyncio.create_task(serving, name=f"listener {self._address}")
+        self._task = supervisor.spawn(serving, name=f"listener {self._address}")
 
     async def close(self) -> None:
         """Stop accepting, let requests end, then cut those that don't."""
@@ -77,15 +79,31 @@ def _bind(address: Address) -> socket.socket:
 
 
 def _bind_unix(path: str) -> socket.socket:
-    Path(path).unlink(missing_ok=True)  # a dead process may have left it
+    _remove_abandoned(path)
     bound = socket.socket(socket.AF_UNIX)
     mask = os.umask(0o117)
     try:
         bound.bind(path)
+        bound.listen(_BACKLOG)
+    except OSError:
+        bound.close()
+        raise
     finally:
         os.umask(mask)
-    bound.listen(_BACKLOG)
     return bound
+
+
+def _remove_abandoned(path: str) -> None:
+    """Remove a socket that a dead process left. Raises OSError when somebody listens on it."""
+    if not Path(path).is_socket():
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink()
+        else:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
 def quiet_uvicorn() -> None:

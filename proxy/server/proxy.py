@@ -7,6 +7,7 @@ from proxy.access.hosts import HostCheck
 from proxy.cache.backoff import Backoff
 from proxy.cache.informers import Informers, Policy
 from proxy.cache.scope import Scope
+from proxy.cache.supervisor import Supervisor
 from proxy.kube.errors import ApiError
 from proxy.kube.resources import Resource
 from proxy.kube.selectable import SelectableField, declared_field
@@ -32,6 +33,7 @@ class Proxy:
     def __init__(self, settings: Settings, credentials: Credentials) -> None:
         self._settings = settings
         self._client = Client(credentials)
+        self._supervisor = Supervisor()
         self._indexes: dict[Resource, tuple[SelectableField, ...]] = {}
         cache = settings.cache
         self.informers = Informers(
@@ -43,6 +45,7 @@ class Proxy:
                 idle_ttl=cache.idle_ttl,
                 own_namespace=credentials.namespace,
             ),
+            supervisor=self._supervisor,
         )
         self.stats = Stats()
         self.unresolved: set[str] = {each.resource for each in cache.resources}
@@ -64,16 +67,16 @@ class Proxy:
     def start(self) -> None:
         """Open the listeners and start the named informers. Raises OSError."""
         self.informers.start()
-        self.admin_listener.open()
-        self.read_listener.open()
+        self.admin_listener.open(self._supervisor)
+        self.read_listener.open(self._supervisor)
         self._tasks = [
-            asyncio.create_task(self.pulse.beat(), name="pulse"),
+            self._supervisor.spawn(self.pulse.beat(), name="pulse"),
             *self._name_resources(),
         ]
 
     def _name_resources(self) -> list[asyncio.Task[None]]:
         return [
-            asyncio.create_task(self._name(each), name=f"resolve {each.resource}")
+            self._supervisor.spawn(self._name(each), name=f"resolve {each.resource}")
             for each in self._settings.cache.resources
         ]
 
@@ -91,6 +94,10 @@ class Proxy:
         for namespace in wanted.namespaces or ("",):
             self.informers.name(Scope(resource, namespace))
         self.unresolved.discard(wanted.resource)
+
+    async def failure(self) -> None:
+        """Wait until something fails that the proxy can't do without. Raises its error."""
+        await self._supervisor.failure()
 
     async def stop(self) -> None:
         """End watches cleanly, let requests finish, close everything."""

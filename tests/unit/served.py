@@ -8,6 +8,7 @@ from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers, Policy
 from proxy.cache.reflector import Lines
 from proxy.cache.scope import Scope
+from proxy.kube.requests import Verb
 from proxy.reads.reader import Reader
 from proxy.server.pulse import Pulse
 from proxy.server.stats import Stats
@@ -45,7 +46,14 @@ class Served:
 
     async def synced(self, namespace: str = "") -> Informer:
         """Start an informer and wait until it's synced."""
-        informer = self.name(namespace)
+        return await self._until_synced(self.name(namespace))
+
+    async def earned(self, namespace: str = "") -> Informer:
+        """Let a watch earn an informer, and wait until it's synced."""
+        self.informers.note(PODS.info.resource, namespace, Verb.WATCH)
+        return await self._until_synced(*self.informers)
+
+    async def _until_synced(self, informer: Informer) -> Informer:
         while informer.version < 10:
             await asyncio.wait({informer.signal.next()}, timeout=1)
         return informer

@@ -201,7 +201,7 @@ def test_pages(path: str, content_type: str, part: str) -> None:
 
 def test_an_informer_is_stopped() -> None:
     async def story(served: Served) -> None:
-        await served.synced("a")
+        await served.earned("a")
         await served.synced()
         assert (await ask(served, "/informers/pods.v1/a", "DELETE"))[::2] == (204, "")
         assert [str(each.scope) for each in served.informers] == ["pods.v1"]
@@ -220,6 +220,17 @@ def test_an_informer_lists_anew() -> None:
             await asyncio.wait({informer.signal.next()}, timeout=1)
         assert informer.reflector.relists == {"start": 1, "asked": 1}
         assert informer.view is view, "readers go on"
+
+    play(story)
+
+
+def test_what_is_named_is_not_stopped() -> None:
+    async def story(served: Served) -> None:
+        served.name("a")
+        answer = await ask(served, "/informers/pods.v1/a", "DELETE")
+        assert answer.status == 409
+        assert "named in the settings" in answer.body
+        assert len(list(served.informers)) == 1
 
     play(story)
 
@@ -255,7 +266,7 @@ def test_levers_of_no_informer(method: str, path: str, name: str) -> None:
 @pytest.mark.parametrize(("method", "path"), LEVERS)
 def test_levers_are_local(client: str, method: str, path: str, *, refused: bool) -> None:
     async def story(served: Served) -> None:
-        await served.synced("a")
+        await served.earned("a")
         found = await ask(served, path.format("pods.v1/a"), method, client)
         assert (found.status == 403) is refused
         assert len(list(served.informers)) == (1 if refused or method == "POST" else 0)

@@ -35,14 +35,15 @@ class Event(msgspec.Struct, frozen=True, gc=False, eq=False):
     seen: float
 
 
-def _fitting(events: Sequence[Event]) -> int:
-    """Count the last events that fit into a history."""
-    size = 0
+def _fitting(events: Sequence[Event]) -> tuple[int, int]:
+    """Count the last events that fit into a history, and their bytes."""
+    total = 0
     for count, event in enumerate(reversed(events)):
-        size += len(event.object.raw)
-        if count == MAX_EVENTS or size > MAX_BYTES:
-            return count
-    return len(events)
+        size = len(event.object.raw)
+        if count == MAX_EVENTS or total + size > MAX_BYTES:
+            return count, total
+        total += size
+    return len(events), total
 
 
 class History:
@@ -71,17 +72,21 @@ class History:
         """Add the newest event and let go of those that are over the limits."""
         self.extend([Event(event_type, version, found, previous, self._clock())])
 
-    def extend(self, events: Sequence[Event]) -> None:
-        """Add the newest events; of more than fit only the last ones, and nothing before them."""
-        fitting = _fitting(events)
+    def extend(self, events: Sequence[Event]) -> list[Event | None]:
+        """Add the newest events; of more than fit only the last ones, and nothing before them.
+
+        Returns what was there where that has made room at once: to be freed in small steps.
+        """
+        replaced: list[Event | None] = []
+        fitting, size = _fitting(events)
         if fitting < len(events):
             self._first += len(self._events) + len(events) - fitting
-            self._events.clear()
+            replaced, self._events = self._events, []
             self._gone = self._bytes = 0
             self.floor = events[-fitting - 1].version
             events = events[len(events) - fitting :]
         self._events.extend(events)
-        self._bytes += sum(len(event.object.raw) for event in events)
+        self._bytes += size
         while (oldest := self._oldest) is not None and self._is_over(oldest):
             self.floor = oldest.version
             self._bytes -= len(oldest.object.raw)
@@ -91,6 +96,7 @@ class History:
             del self._events[: self._gone]
             self._first += self._gone
             self._gone = 0
+        return replaced
 
     @property
     def _oldest(self) -> Event | None:

@@ -118,11 +118,11 @@ class Informer:
         else:
             events = differences(*between)
         old = view.store
-        view.history.extend(events)
+        replaced = view.history.extend(events)
         view.relist(form, store)
         self.relisted += len(events)
         self._prove()
-        for _ in chain(let_go(events), let_go(pairs), old.dismantle()):
+        for _ in chain(let_go(replaced), let_go(events), let_go(pairs), old.dismantle()):
             await asyncio.sleep(0)
 
     def apply(self, change: Change) -> None:

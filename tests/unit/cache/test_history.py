@@ -203,3 +203,12 @@ def test_events_that_are_let_go_are_freed() -> None:
         history.extend(cast("list[Event]", [found]))
         del found
         assert freed == list(range(1, history.floor + 1))
+
+
+def test_what_was_replaced_at_once_is_the_callers_to_free() -> None:
+    history = history_of(3)
+    heavy = stored("a/x", 5, raw=b"x" * (MAX_BYTES - 1))
+    events = [Event(EventType.MODIFIED, version, heavy, None, 1000.0) for version in (4, 5)]
+    assert [event.version for event in history.extend(events) if event] == [1, 2, 3]
+    assert history.extend([]) == []
+    assert (history.floor, history.end) == (4, 5)

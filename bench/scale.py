@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
 
@@ -19,6 +19,7 @@ from proxy.reads.listing import Listing, Tally
 from proxy.reads.plan import Read, ServeList, plan
 
 SIZES = (1_000, 10_000, 100_000)
+ROUNDS = 100
 RETURNED = 100
 """Objects that each list returns, whatever the size."""
 
@@ -35,14 +36,26 @@ _LISTS = {
 
 def scale() -> Iterator[Figure]:
     """Lists of a hundred objects out of more and more, and updates."""
-    lists: dict[str, list[float]] = {name: [] for name in _LISTS}
-    for size in SIZES:
-        objects, view = _filled(size)
-        for name, (namespace, query) in _LISTS.items():
-            lists[name].append(_median_seconds(partial(_list, view, namespace, query)))
-    for name, (least, *_, most) in lists.items():
+    filled = {size: _filled(size) for size in SIZES}
+    for name, (namespace, query) in _LISTS.items():
+        works = [partial(_list, view, namespace, query) for _, view in filled.values()]
+        least, *_, most = _alternating(works)
         yield Figure(f"list by {name} at 100,000, of that at 1,000", most / least, "x", 1.3)
+    objects, view = filled[SIZES[-1]]
     yield Figure("update at 100,000", _update_seconds(objects, view.store) * 1e6, "µs", 30)
+
+
+def _alternating(works: Sequence[Callable[[], None]]) -> list[float]:
+    """The CPU seconds of each, in turns, so that all see the same noise; the medians count."""
+    rounds = [[_cpu_seconds(work) for work in works] for _ in range(ROUNDS)]
+    return [median(each) for each in zip(*rounds, strict=True)]
+
+
+def _cpu_seconds(work: Callable[[], None], times: int = 10) -> float:
+    started = time.process_time()
+    for _ in range(times):
+        work()
+    return time.process_time() - started
 
 
 def _filled(size: int) -> tuple[list[Object], View]:
@@ -79,15 +92,6 @@ def listing(view: View, namespace: str, query: bytes) -> Listing:
         raise TypeError(decided)
     candidates = decided.selection.candidates(view.store, decided.snapshot, decided.keys)
     return Listing(decided, view.form, candidates, 0, view.snapshots, Tally())
-
-
-def _median_seconds(work: Callable[[], None], times: int = 200) -> float:
-    taken = []
-    for _ in range(times):
-        started = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - started)
-    return median(taken)
 
 
 def _update_seconds(objects: list[Object], store: Store) -> float:

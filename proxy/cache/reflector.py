@@ -33,7 +33,7 @@ SILENCE = 70.0
 """Seconds without a byte after which a watch is taken for dead: bookmarks come every 60 s."""
 
 SHORT_WATCH = 1.0
-"""Seconds. A watch that ends sooner without an event is a failure, so as not to spin."""
+"""Seconds. A watch that ends sooner counts as a failure, so as not to spin."""
 
 Lines = AsyncGenerator[Sequence[bytes], None]
 

@@ -345,7 +345,7 @@ def test_a_watch_that_the_history_has_passed_has_expired() -> None:
 
 def test_the_expiry_says_from_where_on_there_is_a_history() -> None:
     world = World()
-    watch = world.watch("watch=1&resourceVersion=10")
+    watch = world.watch("watch=1&resourceVersion=10&timeoutSeconds=9999")
 
     async def read() -> bytes:
         frames = watch.frames()

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 from proxy.server.stats import Histogram
 
@@ -12,12 +13,19 @@ INTERVAL = 0.02
 class Pulse:
     """Beats on the loop; a beat that comes late was held up by a pause of that length."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self.pauses = Histogram()
+        self._clock = clock
+        self._sleep = sleep
 
     async def beat(self) -> None:
         """Beat for ever."""
         while True:
-            due = time.perf_counter() + INTERVAL
-            await asyncio.sleep(INTERVAL)
-            self.pauses.observe(max(time.perf_counter() - due, 0.0))
+            due = self._clock() + INTERVAL
+            await self._sleep(INTERVAL)
+            self.pauses.observe(max(self._clock() - due, 0.0))

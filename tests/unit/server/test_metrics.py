@@ -15,8 +15,9 @@ from proxy.kube.requests import Verb, parse_request
 from proxy.reads.plan import Reason
 from proxy.reads.reader import Answer
 from proxy.server.metrics import render
-from proxy.server.pulse import INTERVAL, Pulse
+from proxy.server.pulse import Pulse
 from proxy.server.stats import BUCKETS, Labels
+from tests.unit.builders import Clock
 from tests.unit.served import Served
 
 LABELS = Labels(Verb.GET, "", "pods", "cache")
@@ -208,14 +209,18 @@ def test_pauses_of_the_event_loop() -> None:
 
 
 def test_a_pulse_that_beats_measures_pauses() -> None:
-    async def run() -> Pulse:
-        pulse = Pulse()
-        beating = asyncio.create_task(pulse.beat())
-        await asyncio.sleep(2 * INTERVAL)
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
-        return pulse
+    clock = Clock()
+    lateness = iter([0.0, 0.3, -0.001])  # a timer may fire early, by the clock's resolution
 
-    pulse = asyncio.run(run())
-    assert sum(pulse.pauses.counts) >= 1
-    assert 0 <= pulse.pauses.sum < 10
+    async def sleep(seconds: float) -> None:
+        late = next(lateness, None)
+        if late is None:
+            raise asyncio.CancelledError
+        clock.advance(seconds + late)
+
+    pulse = Pulse(clock=clock, sleep=sleep)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(pulse.beat())
+    assert sum(pulse.pauses.counts) == 3
+    assert pulse.pauses.counts[BUCKETS.index(0.5)] == 1
+    assert pulse.pauses.sum == pytest.approx(0.3)

@@ -4,6 +4,7 @@ PYTHON ?= python3
 CONTAINER ?= docker
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST ?= $(BIN)/pytest
 READY := $(VENV)/.ready
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
@@ -23,7 +24,7 @@ demo: $(READY) ## tour the proxy in front of an in-memory API server
 test: lint type ## everything: lint, types, unit and integration tests
 	@$(PYTHON) tests/apiserver/build.py || true
 	@$(PYTHON) tests/helm/tool.py version --short || true
-	@$(BIN)/pytest
+	@$(PYTEST)
 
 lint: $(READY) ## ruff and the import order
 	@$(BIN)/ruff check

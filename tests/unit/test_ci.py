@@ -18,7 +18,7 @@ _PYTEST = """#!/bin/sh
 echo "ran: $*"
 read -r code < codes
 sed -i 1d codes
-if [ "$code" = 1 ]; then mkdir -p .pytest_cache/v/cache; cp failed .pytest_cache/v/cache/lastfailed; fi
+[ "$code" = 1 ] && mkdir -p .pytest_cache/v/cache && cp failed .pytest_cache/v/cache/lastfailed
 exit "$code"
 """
 _AGAIN = "ran: --last-failed --last-failed-no-failures=none"

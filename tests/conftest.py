@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.apiserver import build
 from tests.harness.apiserver import ApiServer
-from tests.harness.proxy import Proxy, chained
+from tests.harness.proxy import CHAINED, Proxy
 
 _INTEGRATION = Path(__file__).parent / "integration"
 _SKIPPED = "no Go and no KUBEBUILDER_ASSETS, so no kube-apiserver: integration tests are skipped"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks the integration tests, and skips them where no kube-apiserver can be had."""
+    """Marks the integration tests, and skips those that can't be had, or not behind two proxies."""
     del config
     skipped = not _required() and not build.available()
     for item in items:
@@ -26,6 +26,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("apiserver")
             if skipped:
                 item.add_marker(pytest.mark.skip(reason=_SKIPPED))
+        if CHAINED and (unchained := item.get_closest_marker("unchained")):
+            [reason] = unchained.args
+            item.add_marker(pytest.mark.skip(reason=f"not behind two proxies: {reason}"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -42,10 +45,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says aloud, at the end where it is read, that tests were skipped."""
-    skipped = terminalreporter.stats.get("skipped", [])
-    if any(_SKIPPED in str(report.longrepr) for report in skipped):
-        terminalreporter.write_line(f"WARNING: {_SKIPPED}", red=True, bold=True)
+    """Says aloud, at the end where it is read, what was skipped and why."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    for reason, count in reasons.items():
+        terminalreporter.write_line(f"WARNING: {count} skipped: {reason}", red=True, bold=True)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -69,12 +73,8 @@ def apiserver() -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="session")
 def proxy(apiserver: ApiServer) -> Iterator[Proxy]:
-    """A proxy with default settings and an administrator's credentials, shared as well.
-
-    With KUBECACHE_TEST_CHAIN=1 its API server is another proxy.
-    """
-    chain = chained if os.environ.get("KUBECACHE_TEST_CHAIN") == "1" else nullcontext
-    with chain(apiserver.kubeconfig()) as kubeconfig, Proxy(kubeconfig) as running:
+    """A proxy with default settings and an administrator's credentials, shared as well."""
+    with Proxy(apiserver.kubeconfig()) as running:
         yield running
 
 

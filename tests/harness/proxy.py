@@ -6,8 +6,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -21,6 +21,9 @@ from tests.harness.processes import Process, free_port
 _ROOT = Path(__file__).parents[2]
 _DRAIN = 10.0  # seconds that an ordered stop may take
 
+CHAINED = os.environ.get("KUBECACHE_TEST_CHAIN") == "1"
+"""Whether every proxy has another one between it and the API server, as in a nightly run."""
+
 Settings = Mapping[str, Any]
 
 
@@ -28,6 +31,7 @@ class Proxy:
     """`kubecache run` in front of the API server of a kubeconfig; use it in a `with`.
 
     Leaving the `with` ends it by SIGTERM and asserts that it went in order, with exit code 0.
+    Chained, it is in front of another proxy with default settings, which lives as long.
     """
 
     running: ClassVar[set[Proxy]] = set()
@@ -39,11 +43,16 @@ class Proxy:
         config: Settings | None = None,
         env: Mapping[str, str] | None = None,
         wait: Literal["readyz", "livez"] = "readyz",
+        chain: bool = CHAINED,
     ) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="kubecache-proxy-")
         self.folder = Path(self._scratch.name)
         self.read = Server("127.0.0.1", free_port())
         self.admin = Server("127.0.0.1", free_port())
+        self._behind = ExitStack()
+        self._inner = Proxy(kubeconfig, chain=False) if chain else None
+        if self._inner:
+            kubeconfig = kubeconfig_for(self._inner.read, self.folder)
         self._flags = (*self._common_flags(kubeconfig, config), *flags)
         self._env = env or {}
         self._wait = wait
@@ -54,6 +63,8 @@ class Proxy:
 
     def __enter__(self) -> Self:
         try:
+            if self._inner:
+                self._behind.enter_context(self._inner)
             self.start()
         except BaseException:
             self._abandon()
@@ -120,6 +131,7 @@ class Proxy:
             self._process.kill()
         self.running.discard(self)
         self._scratch.cleanup()
+        self._behind.close()
 
     def _common_flags(self, kubeconfig: Path, config: Settings | None) -> Sequence[str]:
         addresses = [f"{server.host}:{server.port}" for server in (self.read, self.admin)]
@@ -133,13 +145,6 @@ class Proxy:
     def _environment(self) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("KUBECACHE_")}
         return {**inherited, "PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1", **self._env}
-
-
-@contextmanager
-def chained(kubeconfig: Path) -> Iterator[Path]:
-    """A proxy in front of the API server; yields a kubeconfig that leads to it."""
-    with Proxy(kubeconfig) as inner:
-        yield kubeconfig_for(inner.read, inner.folder)
 
 
 class Sample(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
 from random import Random
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -17,7 +16,7 @@ from tests.harness.caching import caught_up
 from tests.harness.differential import compare
 from tests.harness.http import Server, Session
 from tests.harness.objects import CustomResource, crd, create, define
-from tests.harness.proxy import Proxy, chained
+from tests.harness.proxy import CHAINED, Proxy
 from tests.harness.traffic import (
     Kind,
     Traffic,
@@ -146,11 +145,7 @@ def test_lists_are_those_of_the_apiserver_at_the_same_version(
     for kind in kinds.values():  # the first write to a new resource takes seconds
         create(apiserver.server, kind.collection(base), kind.object("first-0-0"))
     config = _config(widgets, namespaces if scope == "namespaces" else [])
-    direct = apiserver.kubeconfig()
-    with (
-        chained(direct) if scope == "chain" else nullcontext(direct) as kubeconfig,
-        Proxy(kubeconfig, config=config) as proxy,
-    ):
+    with Proxy(apiserver.kubeconfig(), config=config, chain=CHAINED or scope == "chain") as proxy:
         writes = Traffic(
             apiserver.server, list(kinds.values()), namespaces, Random(random.random())
         )

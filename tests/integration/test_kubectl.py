@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen
 from threading import Event
-from typing import Any
 
 import pytest
 import yaml
 
 from tests.harness.apiserver import ApiServer
-from tests.harness.http import Server
+from tests.harness.caching import cached
+from tests.harness.http import Server, ask
 from tests.harness.kubectl import Kubectl, Output, built, kubeconfig_for, older
 from tests.harness.objects import configmap, crd, create, define, node, patch, pod, pod_status
 from tests.harness.proxy import Proxy, metrics
 
 NAMESPACE = "kubectl"
 
+# Commands that fail begin with `!`, as in a shell.
 READS = """
 get pods
 get pods -o wide
@@ -43,8 +45,8 @@ get pods -o custom-columns=N:.metadata.name,P:.status.phase
 get pod p0
 get pod p0 -o json
 get pod p0 -o yaml --show-managed-fields
-get pod none
-get pods none p0
+! get pod none
+! get pods none p0
 get pod/p0 configmap/c0
 get pods,configmaps
 get configmaps c0 -o json
@@ -62,24 +64,24 @@ get exhibits g -o yaml
 get exhibits --field-selector spec.color=red -o name
 get namespaces
 get ns kubectl -o json
-get unknowns
-get pods --field-selector spec.unknown=x
-get pods -l ,
+! get unknowns
+! get pods --field-selector spec.unknown=x
+! get pods -l ,
 get --raw /api/v1/namespaces/kubectl/configmaps/c0
 get --raw /healthz
-get --raw /none
+! get --raw /none
 describe ns kubectl
 describe configmap c0
 describe pod p0
 describe node kubectl-node
 describe deployment web
 describe exhibit g
-describe pod none
-logs p0
-logs none
-exec p0 -- ls
-port-forward none 80
-top pods
+! describe pod none
+! logs p0
+! logs none
+! exec p0 -- ls
+! port-forward none 80
+! top pods
 auth can-i create pods
 auth can-i --list
 api-resources
@@ -89,11 +91,11 @@ explain pods.spec.nodeName
 explain exhibits
 version
 cluster-info
-get pods --as=nobody
+! get pods --as=nobody
 auth whoami
 wait --for=jsonpath={.status.phase}=Running pod/p0 --timeout=5s
-wait --for=condition=None pod/p0 --timeout=1s
-rollout status deployment/web --timeout=1s
+! wait --for=condition=None pod/p0 --timeout=1s
+! rollout status deployment/web --timeout=1s
 rollout history deployment/web
 events
 """.strip().splitlines()
@@ -119,46 +121,46 @@ CHANGED = MANIFEST.replace("one", "two")
 Step = tuple[str, str | None]
 WRITES: list[Step] = [
     ("create configmap x --from-literal=a=b", None),
-    ("create configmap x --from-literal=a=b", None),
+    ("! create configmap x --from-literal=a=b", None),
     ("get configmap x -o yaml", None),
     ("apply -f -", MANIFEST),
     ("apply -f -", MANIFEST),
-    ("diff -f -", CHANGED),
+    ("! diff -f -", CHANGED),
     ("apply -f -", CHANGED),
-    ("apply --server-side --field-manager=a -f -", MANIFEST),
+    ("! apply --server-side --field-manager=a -f -", MANIFEST),
     ("apply --server-side --field-manager=b -f -", CHANGED),
     ("apply --server-side --field-manager=b --force-conflicts -f -", CHANGED),
     ("get configmap m -o jsonpath={.data.k}", None),
     ('patch configmap m -p {"data":{"k":"three"}}', None),
     ('patch configmap m --type=merge -p {"data":{"l":"m"}}', None),
     ('patch configmap m --type=json -p [{"op":"remove","path":"/data/l"}]', None),
-    ('patch configmap m --type=json -p [{"op":"remove","path":"/none"}]', None),
+    ('! patch configmap m --type=json -p [{"op":"remove","path":"/none"}]', None),
     ("label configmap m a=b", None),
-    ("label configmap m a=c", None),
+    ("! label configmap m a=c", None),
     ("label configmap m a=c --overwrite", None),
     ("annotate configmap m a=b", None),
     ("scale deployment d --replicas=3", None),
     ("get deployment d -o jsonpath={.spec.replicas}", None),
     ("set image deployment/d c=example/image:2", None),
-    ("create -f -", MANIFEST),
+    ("! create -f -", MANIFEST),
     ("create configmap dry --dry-run=server -o name", None),
     ("replace -f -", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: c}\n"),
     ("get configmap x -o jsonpath={.data}", None),
     (
-        "replace -f -",
+        "! replace -f -",
         'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, resourceVersion: "1"}\n',
     ),
     ("edit configmap x", None),
     ("get configmap x -o jsonpath={.data}", None),
     ("delete configmap x", None),
-    ("delete configmap x", None),
+    ("! delete configmap x", None),
     ("delete configmap x --ignore-not-found", None),
     ("delete deployment d --cascade=background", None),
-    ("delete -f -", MANIFEST),
+    ("! delete -f -", MANIFEST),
     ("get configmaps -o name", None),
 ]
 
-FAST = {"get pods", "get pod p0 -o json", "get pods -A", "describe pod p0", "logs p0"}
+FAST = {"get pods", "get pod p0 -o json", "get pods -A", "describe pod p0", "! logs p0"}
 """What the older kubectl is asked, besides every third command."""
 
 
@@ -215,7 +217,6 @@ def proxy_of(apiserver: ApiServer) -> Iterator[Proxy]:
         yield proxy
 
 
-Binary = Callable[[], Path | None]
 BINARIES = [pytest.param(built, id="built"), pytest.param(older, id="older")]
 
 
@@ -223,18 +224,18 @@ BINARIES = [pytest.param(built, id="built"), pytest.param(older, id="older")]
 def pair(
     request: pytest.FixtureRequest, apiserver: ApiServer, proxy_of: Proxy, tmp_path: Path
 ) -> Pair:
-    binary = request.param()
-    if binary is None:
-        pytest.skip("no older kubectl on PATH")
-    return Pair(apiserver, proxy_of.read, tmp_path, binary)
+    return Pair(apiserver, proxy_of.read, tmp_path, request.param())
 
 
 def _words(command: str) -> list[str]:
     """Split a command; a selector in parentheses is one word."""
-    return [
-        word.replace("~", " ")
-        for word in re.sub(r"app in \(a,b\)", "app~in~(a,b)", command).split()
-    ]
+    words = command.removeprefix("! ").replace("app in (a,b)", "app~in~(a,b)").split()
+    return [word.replace("~", " ") for word in words]
+
+
+def _code(command: str) -> int:
+    """The exit code that a command is to have."""
+    return 1 if command.startswith("! ") else 0
 
 
 @pytest.mark.parametrize("pair", BINARIES, indirect=True)
@@ -258,6 +259,7 @@ def test_reads(pair: Pair, proxy_of: Proxy) -> None:
         answers = list(pool.map(ask, chosen))
     unlike = {command: (cached, direct) for command, cached, direct in answers if cached != direct}
     assert not unlike
+    assert [(c, direct.code) for c, _, direct in answers] == [(c, _code(c)) for c in chosen]
     after = metrics(proxy_of)
     name = "kubecache_requests_total"
     assert after.total(name, source="cache") - before.total(name, source="cache") > len(chosen) / 10
@@ -276,59 +278,89 @@ def test_writes(pair: Pair, apiserver: ApiServer, tmp_path: Path) -> None:
         kubectl.env["EDITOR"] = str(editor)
         story = []
         for command, stdin in WRITES:
-            output = kubectl(*command.split(), f"--namespace={namespace}", stdin=stdin)
+            output = kubectl(*_words(command), f"--namespace={namespace}", stdin=stdin)
             story.append((command, pair.plain(_timeless(output, namespace))))
         stories.append(story)
     cached, direct = stories
     assert cached == direct
-    codes = {command: output.code for command, output in cached}
-    assert codes["scale deployment d --replicas=3"] == 0
-    assert "a: edited" in str(cached) or '"a":"edited"' in str(cached)
+    assert [(c, output.code) for c, output in direct] == [(c, _code(c)) for c, _ in WRITES]
+    assert '"a":"edited"' in str(direct)
 
 
 def _timeless(output: Output, namespace: str) -> Output:
-    def blank(text: str) -> str:
-        text = text.replace(namespace, "NAMESPACE")
-        text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}", "UID", text)
-        text = re.sub(r"\d{4}-\d\d-\d\d[T ][\d:.]+( [+-]\d{4})?Z?", "TIME", text)
-        text = re.sub(r'resourceVersion: "\d+"', "resourceVersion: N", text)
-        return re.sub(r"/tmp/\S+", "FILE", text)
+    return Output(output.code, _blank(output.stdout, namespace), _blank(output.stderr, namespace))
 
-    return Output(output.code, blank(output.stdout), blank(output.stderr))
+
+def _blank(text: str, namespace: str) -> str:
+    """Blank out what no two tellings of a story share."""
+    text = text.replace(namespace, "NAMESPACE")
+    text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}", "UID", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d[T ][\d:.]+( [+-]\d{4})?Z?", "TIME", text)
+    text = re.sub(r'resourceVersion("?): ?"\d+"', r"resourceVersion\1: N", text)
+    return re.sub(r"/tmp/\S+", "FILE", text)
+
+
+CHANGES = 3
+WATCHES = ["-w", "--watch-only", "-w -o json", "-w -o json --output-watch-events"]
 
 
 @pytest.mark.parametrize("pair", BINARIES, indirect=True)
-@pytest.mark.parametrize("flags", [["-w"], ["--watch-only"], ["-w", "-o", "json"]])
-def test_watches(pair: Pair, apiserver: ApiServer, flags: list[str]) -> None:
-    seen = []
-    for kubectl in (pair.cached, pair.direct):
-        namespace = apiserver.new_namespace()
-        path = f"/api/v1/namespaces/{namespace}/configmaps"
-        create(apiserver.server, path, configmap("early"))
-        running = kubectl.start("get", "configmaps", *flags, f"--namespace={namespace}")
-        try:
-            assert running.stdout
-            heard = _until(running.stdout, "early") if "--watch-only" not in flags else ""
-            with _writing(apiserver.server, path):
-                heard += _until(running.stdout, "last")
-        finally:
-            running.terminate()
-            running.communicate(timeout=10)
-        seen.append(sorted(set(re.findall(r"\b(early|last)\b", heard))))
-    assert seen[0] == seen[1]
+@pytest.mark.parametrize("flags", WATCHES)
+def test_watches(pair: Pair, proxy_of: Proxy, apiserver: ApiServer, flags: str) -> None:
+    cached(proxy_of.read, "/api/v1/configmaps")
+    before = metrics(proxy_of)
+    through, direct = (
+        _told(kubectl, apiserver, flags.split()) for kubectl in (pair.cached, pair.direct)
+    )
+    assert through == direct
+    assert sum("last" in line for line in direct) == 1 + CHANGES + 1
+    name = "kubecache_watch_events_sent_total"
+    sent = metrics(proxy_of).total(name) - before.total(name)
+    assert (sent >= 1 + CHANGES + 1) == ("json" in flags)  # tables are the API server's
+
+
+def _told(kubectl: Kubectl, apiserver: ApiServer, flags: list[str]) -> list[str]:
+    """The lines that it prints while the same is written, in a namespace of one's own."""
+    namespace = apiserver.new_namespace()
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    create(apiserver.server, path, configmap("early"))
+    running = kubectl.start("get", "configmaps", *flags, f"--namespace={namespace}")
+    try:
+        if "--watch-only" in flags:  # it says nothing until it watches
+            with _writing(apiserver.server, f"{path}/early"):
+                _until(running, "early")
+            _write(apiserver.server, path)
+            lines = _until(running, "end")
+            lines = lines[next(n for n, line in enumerate(lines) if "last" in line) :]
+        else:
+            lines = _until(running, "early")
+            _write(apiserver.server, path)
+            lines += _until(running, "end")
+    finally:
+        running.terminate()
+        running.communicate(timeout=10)
+    return [normalised(_blank(line, namespace)) for line in lines]
+
+
+def _write(server: Server, path: str) -> None:
+    """A life of `last`; its count of data is a column of the table."""
+    create(server, path, configmap("last"))
+    for number in range(CHANGES):
+        patch(server, f"{path}/last", {"data": {f"n{number}": "x"}})
+    ask(server, "DELETE", f"{path}/last").ok()
+    create(server, path, configmap("end"))
 
 
 @contextmanager
-def _writing(server: Server, path: str) -> Iterator[None]:
+def _writing(server: Server, target: str) -> Iterator[None]:
     """Write on and on, for a watch that is still on its way."""
     heard = Event()
 
     def write() -> None:
-        create(server, path, configmap("last"))
         number = 0
         while not heard.wait(0.1):
             number += 1
-            patch(server, f"{path}/last", {"data": {"n": str(number)}})
+            patch(server, target, {"data": {"n": str(number)}})
 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(write)
@@ -339,13 +371,15 @@ def _writing(server: Server, path: str) -> Iterator[None]:
         done.result(10)
 
 
-def _until(stream: Any, word: str) -> str:
-    heard = ""
-    while word not in heard:
-        line = stream.readline()
-        assert line, f"ended before {word!r}: {heard}"
-        heard += line
-    return heard
+def _until(running: Popen[str], word: str) -> list[str]:
+    """Its lines up to the one with a word; of JSON, to the end of the object."""
+    assert running.stdout
+    lines: list[str] = []
+    while not any(word in line for line in lines) or (lines[0] == "{\n" and lines[-1] != "}\n"):
+        line = running.stdout.readline()
+        assert line, f"ended before {word!r}: {lines}"
+        lines.append(line)
+    return lines
 
 
 def test_a_resource_that_appears_is_known_at_once(

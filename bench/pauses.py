@@ -12,7 +12,7 @@ from proxy.cache.informer import Informer
 from proxy.cache.scope import Scope
 from proxy.cache.store import Store
 from proxy.cache.view import Ending
-from proxy.cli.run import spare_the_collector
+from proxy.cli.run import keep_pauses_short
 from proxy.forms.form import EventType, Form
 from proxy.forms.json import JsonForm
 from proxy.kube.options import parse_options
@@ -27,7 +27,7 @@ OBJECTS = 100_000
 
 def pauses() -> Iterator[Figure]:
     """The longest pauses, in one process with the work, whose garbage collector is the proxy's."""
-    spare_the_collector()
+    keep_pauses_short()
     for name, seconds in asyncio.run(_measure()).items():
         yield Figure(f"longest pause, {name}", seconds * 1e3, "ms", 10)
 

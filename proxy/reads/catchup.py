@@ -23,6 +23,9 @@ SECONDS = 3
 SILENCE = SECONDS + 5.0
 """Seconds without a line after which the API server is stuck: it would have ended the watch."""
 
+PAUSE = 1.0
+"""Seconds between two watches of which the first ended at once."""
+
 _SELECTORS = ("labelSelector", "fieldSelector")
 
 
@@ -61,6 +64,7 @@ class CatchUp:
         """
         accepted = False
         while not self._is_over():
+            began = self._clock()
             stream = self._lines(self._target())
             try:
                 while (lines := await self._next(stream, deadline)) is not None:
@@ -70,6 +74,8 @@ class CatchUp:
                         break
             finally:
                 await stream.aclose()
+            if not self._is_over() and self._clock() - began < PAUSE:
+                await asyncio.sleep(PAUSE)
         if self.ending and not accepted:
             raise ServiceUnavailable("the API server has not accepted the watch", retry_after=1)
 

@@ -15,7 +15,7 @@ from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType
 from proxy.kube.errors import Expired, Forbidden, ServiceUnavailable
 from proxy.kube.requests import parse_request
-from proxy.reads.catchup import SECONDS, SILENCE, CatchUp
+from proxy.reads.catchup import PAUSE, SECONDS, SILENCE, CatchUp
 from tests.unit import virtual_time
 from tests.unit.builders import PODS, Clock, error_line, stored, view_of
 
@@ -48,23 +48,27 @@ class Upstream:
 
 
 def catching_up(
-    lines: Callable[[str], Lines], view: View | None = None, query: str = ""
+    lines: Callable[[str], Lines],
+    view: View | None = None,
+    query: str = "",
+    clock: Clock | None = None,
 ) -> CatchUp:
     """A watch from version 3, which is caught up by *lines*."""
     request = parse_request("GET", b"/api/v1/namespaces/a/pods", query.encode(), [])
-    return CatchUp(lines, request, view or at_floor(), 3, signal=Signal(), clock=Clock())
+    return CatchUp(lines, request, view or at_floor(), 3, signal=Signal(), clock=clock or Clock())
 
 
 def catch_up(
-    upstream: Upstream, query: str = "", view: View | None = None
+    upstream: Upstream, query: str = "", view: View | None = None, clock: Clock | None = None
 ) -> tuple[bytes, CatchUp]:
     """Catch up; returns all frames, and where that has led."""
-    catching = catching_up(upstream, view, query)
+    clock = clock or Clock()
+    catching = catching_up(upstream, view, query, clock)
 
     async def run() -> bytes:
         return b"".join([frames async for frames in catching.frames(inf)])
 
-    return asyncio.run(run()), catching
+    return virtual_time.run(run(), clock), catching
 
 
 def at_floor() -> View:
@@ -105,8 +109,10 @@ def test_an_idle_resource_is_caught_up_by_its_bookmark() -> None:
 
 def test_watches_that_end_too_early_are_followed_by_others() -> None:
     upstream = Upstream([[], [ADDED]], [[]], [[], [PODS.bookmark(FLOOR - 1)]], [[], [MODIFIED]])
-    frames, catching = catch_up(upstream)
+    clock = Clock()
+    frames, catching = catch_up(upstream, clock=clock)
     assert frames == ADDED + MODIFIED
+    assert clock.now - Clock().now == 3 * PAUSE, "a server that drains is not asked in a loop"
     assert [query["resourceVersion"] for query in upstream.queries] == ["3", "7", "7", "49"]
     assert catching.version == FLOOR
 

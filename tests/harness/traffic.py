@@ -158,12 +158,13 @@ class Traffic:
         _send(session, "PATCH", f"{collection}/{name}", {**change, "metadata": self._labels()})
 
     def _labels(self) -> dict[str, dict[str, str]]:
-        """Labels, and annotations that say the same."""
+        """Labels, and annotations of which labels that nobody else has say the same."""
         tier = self._random.choice(_TIERS)
         labels = {"rank": str(self._random.randrange(5))}
         if tier:
             labels["tier"] = tier
-        return {"labels": labels, "annotations": labels}
+        mirrored = {f"mirrored-{name}": value for name, value in labels.items()}
+        return {"labels": {**labels, **mirrored}, "annotations": labels}
 
     def _set_status(self, session: Session, kind: Kind, collection: str, name: str) -> None:
         if kind.status:

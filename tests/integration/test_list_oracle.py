@@ -41,7 +41,7 @@ MORE_FIELDS = {
     "widgets": ["spec.color=red", "spec.color!=blue", "spec.color=green,metadata.name!=app-1-1"],
 }
 # Settings declare these paths; to kube-apiserver the labels say the same.
-DECLARED = {f"metadata.annotations['{label}']": label for label in ("tier", "rank")}
+DECLARED = {f"metadata.annotations['{name}']": f"mirrored-{name}" for name in ("tier", "rank")}
 DECLARED_TERMS = ["{}=web", "{}==db", "{}!=web", "{}!=2", "{}=1", "{}=none"]
 
 LIMITS = ["limit=1", "limit=3", "limit=8", "limit=500"]

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 JSON = "application/json"
 
-_JSON_RANGES = frozenset({JSON, "application/*", "*/*"})
+_JSON_RANGES = frozenset({JSON, "*/*"})  # go-restful's router takes "application/*" for neither
 # Parameters that change nothing about a JSON body.
 _NEUTRAL = frozenset({"q", "charset", "stream"})
 _QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")

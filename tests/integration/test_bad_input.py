@@ -318,6 +318,9 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_changes_nothing(
 HEADERS: list[Headers] = [
     (("Accept", ""),),
     (("Accept", ";"),),
+    (("Accept", "application/*"),),
+    (("Accept", "application/*, application/json"),),
+    (("Accept", "*"),),
     (("Accept", "application/json;q=x"),),
     (("Accept", "APPLICATION/JSON"),),
     (("Accept", "application/json;q=0"),),
@@ -338,7 +341,8 @@ HEADERS: list[Headers] = [
 
 @pytest.mark.parametrize("headers", HEADERS, ids=lambda headers: str(headers)[:60])
 def test_odd_headers(apiserver: ApiServer, proxy: Proxy, collection: str, headers: Headers) -> None:
-    compare(apiserver.server, proxy.read, "GET", f"{collection}/a", headers=headers)
+    for target in (f"{collection}/a", f"{collection}/none"):
+        compare(apiserver.server, proxy.read, "GET", target, headers=headers)
 
 
 @pytest.mark.parametrize(

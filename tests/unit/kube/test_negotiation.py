@@ -22,7 +22,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
         ("", True),
         ("  ", True),
         ("*/*", True),
-        ("application/*", True),
+        ("application/*", False),
         ("application/json", True),
         (" application/json ", True),
         # Nobody writes so much; a head may have a megabyte of it.

@@ -19,6 +19,9 @@ _COLUMNS = (
     ("ERROR", "last_error"),
 )
 
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Asks without the web proxy of the environment, which can't reach this host."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Print the status as a table; returns 1 when the proxy can't be reached or isn't ready."""
@@ -27,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args(arguments)
     try:
-        with urllib.request.urlopen(f"http://{options.admin}/status.json", timeout=5) as answer:
+        with _DIRECT.open(f"http://{options.admin}/status.json", timeout=5) as answer:
             status = json.load(answer)
     except (OSError, ValueError) as error:
         print(f"kubecache status: {options.admin}: {error}", file=sys.stderr)

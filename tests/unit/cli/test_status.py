@@ -1,0 +1,143 @@
+"""`kubecache status`: a table or JSON of what a running proxy says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import closing
+from socket import create_server
+
+import pytest
+
+from proxy import __version__
+from proxy.access.hosts import HostCheck
+from proxy.cache.informer import STALLED
+from proxy.cache.supervisor import Supervisor
+from proxy.cli import status
+from proxy.reads.listing import Tally
+from proxy.server.admin import admin_app
+from proxy.server.listener import Listener
+from proxy.server.settings import Address
+from tests.unit.builders import PODS
+from tests.unit.served import Served
+
+INFORMER = {
+    "id": "pods.v1",
+    "named": True,
+    "synced": False,
+    "resource_version": "12",
+    "objects": 3,
+    "raw_bytes": 4096,
+    "staleness": 1.25,
+    "watchers": 2,
+    "last_error": "",
+}
+EMPTY = {"version": "1.2.3", "ready": True, "informers": [], "scans": []}
+
+
+def test_a_table_of_informers() -> None:
+    told = {**EMPTY, "informers": [INFORMER, {**INFORMER, "id": "nodes.v1", "last_error": "no"}]}
+    assert status.render(told).splitlines() == [
+        "kubecache 1.2.3, ready",
+        "",
+        "INFORMER   NAMED   SYNCED   OBJECTS   BYTES   VERSION   STALENESS   WATCHERS   ERROR",
+        "pods.v1    yes     no       3         4096    12        1.2s        2",
+        "nodes.v1   yes     no       3         4096    12        1.2s        2          no",
+    ]
+
+
+def test_without_informers_there_are_the_titles() -> None:
+    first, _, titles = status.render({**EMPTY, "ready": False}).splitlines()
+    assert first == "kubecache 1.2.3, not ready"
+    assert titles.split()[0] == "INFORMER"
+
+
+def test_lists_that_scan_come_last() -> None:
+    scan = {"resource": "pods.v1", "selector": "app=…", "lists": 7}
+    assert status.render({**EMPTY, "scans": [scan]}).splitlines()[-2:] == [
+        "LISTS THAT SCAN   SELECTOR   COUNT",
+        "pods.v1           app=…      7",
+    ]
+
+
+def command(change: Callable[[Served], None], *arguments: str) -> int:
+    """Run it against a served admin app whose proxy has an informer of pods."""
+
+    async def run() -> int:
+        served = Served()
+        informer = await served.synced()
+        informer.named = True
+        change(served)
+        listener = Listener(admin_app(served, HostCheck("127.0.0.1")), Address("127.0.0.1", 0))
+        listener.open(Supervisor())
+        try:
+            return await asyncio.to_thread(status.main, ["--admin", str(listener), *arguments])
+        finally:
+            await listener.close()
+            await served.informers.stop()
+
+    return asyncio.run(run())
+
+
+def nothing(_: Served) -> None:
+    """Change nothing."""
+
+
+def tally(served: Served) -> None:
+    """Let a selector have scanned."""
+    served.reader.tallies[PODS.info.resource] = Tally()
+    served.reader.tallies[PODS.info.resource].scans["app=…"] = 4
+
+
+def stall(served: Served) -> None:
+    """Let the API server have been silent for too long."""
+    served.clock.advance(STALLED + 1)
+
+
+def test_the_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(tally) == 0
+    output, errors = capsys.readouterr()
+    assert errors == ""
+    assert output.startswith(f"kubecache {__version__}, ready\n")
+    assert "\npods.v1    yes     yes      1 " in output
+    assert "app=…" in output
+
+
+def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(nothing, "--output", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ready"], found["informers"][0]["id"]) == (True, "pods.v1")
+
+
+def test_a_proxy_that_is_not_ready_is_shown_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(stall) == 1
+    assert ", not ready\n" in capsys.readouterr().out
+
+
+def test_a_proxy_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(create_server(("127.0.0.1", 0))) as bound:
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+    assert status.main(["--admin", address]) == 1
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert errors.startswith(f"kubecache status: {address}: ")
+    assert errors.count("\n") == 1
+
+
+def test_a_web_proxy_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The admin listener is the proxy's own host or pod; kubectl leaves web proxies out too."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert command(nothing) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_an_output_that_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        status.main(["--output", "yaml"])
+    assert ended.value.code == 2
+    assert "invalid choice" in capsys.readouterr().err

@@ -1,0 +1,125 @@
+"""`kubecache run` as a process that does not get to serve: exit codes, and what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from socket import create_server
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(*arguments: str, **env: str) -> tuple[int, str]:
+    """Its exit code and what it wrote to stderr; a setting of one's own does not matter."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KUBE")}
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy.cli.main", "run", *arguments],
+        cwd=ROOT,
+        env=kept | env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> str:
+    """A kubeconfig for a server that need not be there."""
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": ""}}
+    path = tmp_path / "kubeconfig"
+    content = {"current-context": "c", "contexts": [context], "clusters": [cluster]}
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **content}))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "setting", "complaint"),
+    [
+        (["--log-level", "loud"], "log_level", "'debug', 'info', 'warning' or 'error'"),
+        (["--listen", "nowhere"], "listen", "'nowhere' is neither host:port nor unix:/path"),
+        (["--cache.on-demand.list", "-1"], "cache.on_demand.list", "greater than or equal to 0"),
+    ],
+)
+def test_wrong_settings(arguments: list[str], setting: str, complaint: str) -> None:
+    """One line names the setting and what is wrong, without a link to pydantic's pages."""
+    code, errors = run(*arguments)
+    assert code == 2
+    [line] = errors.splitlines()
+    assert line.startswith(f"kubecache run: {setting}: ")
+    assert complaint in line
+    assert "://" not in line
+
+
+def test_wrong_settings_are_all_named() -> None:
+    code, errors = run("--listen", "nowhere", KUBECACHE_CACHE__IDLE_TTL="long")
+    assert code == 2
+    [line] = errors.splitlines()
+    assert {
+        part.partition(":")[0] for part in line.removeprefix("kubecache run: ").split("; ")
+    } == {
+        "listen",
+        "cache.idle_ttl",
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "No such file"),
+        ("- a", "not a mapping of settings"),
+        ("listen: [", "while parsing"),
+        ("chache: {}", "chache: Extra inputs are not permitted"),
+    ],
+)
+def test_files_of_settings_that_cannot_be_used(
+    content: str | None, complaint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "kubecache.yaml"
+    if content is not None:
+        path.write_text(content)
+    code, errors = run("--config", str(path))
+    assert code == 2
+    assert errors.startswith("kubecache run: ")
+    assert complaint in errors
+    assert "Traceback" not in errors
+
+
+def test_a_flag_that_is_unknown() -> None:
+    code, errors = run("--unknown")
+    assert code == 2
+    assert "unrecognized arguments: --unknown" in errors
+
+
+def test_without_credentials_it_does_not_start(tmp_path: Path) -> None:
+    path = tmp_path / "none"
+    assert run("--kubeconfig", str(path)) == (1, f"kubecache run: no kubeconfig at {path}\n")
+
+
+def test_in_a_pod_without_a_service_account_it_does_not_start() -> None:
+    code, errors = run(KUBERNETES_SERVICE_HOST="127.0.0.1", KUBERNETES_SERVICE_PORT="1")
+    assert code == 1
+    assert errors.startswith("kubecache run: ")
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("listener", ["--listen", "--admin"])
+def test_a_port_that_is_in_use(kubeconfig: str, listener: str) -> None:
+    other = {"--listen": "--admin", "--admin": "--listen"}[listener]
+    with create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        flags = ["--kubeconfig", kubeconfig, listener, address, other, "127.0.0.1:0"]
+        code, errors = run(*flags)
+    assert code == 1
+    assert errors.splitlines()[-1] == (
+        f"kubecache run: can't listen on {address}: Address already in use"
+    )
+    assert "Traceback" not in errors

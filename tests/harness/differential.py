@@ -96,14 +96,20 @@ def assert_source(answer: Answer, source: str) -> None:
 
 
 def cache_status(answer: Answer) -> CacheStatus:
-    """Who answered, by what the proxy says."""
+    """Who answered, by what the proxy says; the caches behind it come before it (RFC 9211)."""
     header = answer.header("Cache-Status")
     assert header, f"no Cache-Status in {answer.headers}"
-    name, *parameters = re.findall(r'(?:[^;"]|"(?:[^"\\]|\\.)*")+', header)
+    own = _split(header, ",")[-1]
+    name, *parameters = _split(own, ";")
     assert name.strip() == "kubecache", header
     pairs = dict(parameter.strip().partition("=")[::2] for parameter in parameters)
     detail = pairs.get("detail")
     return CacheStatus("hit" in pairs, pairs.get("fwd"), detail and detail.strip('"'))
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split a structured field, but not within its strings."""
+    return re.findall(rf'(?:[^{separator}"]|"(?:[^"\\]|\\.)*")+', text)
 
 
 def exact_target(target: str, version: str) -> str:

@@ -81,6 +81,11 @@ class Proxy:
             self._abandon()
 
     @property
+    def nearest(self) -> Proxy:
+        """The proxy that speaks to the API server: itself, or the other one of a chain."""
+        return self._inner or self
+
+    @property
     def process(self) -> Process:
         assert self._process, "the proxy is not started"
         return self._process

@@ -193,6 +193,7 @@ def test_what_differs_is_shown(apiserver: ApiServer) -> None:
         ('kubecache; hit; detail="rv=7"', "hit", "rv=7"),
         ('kubecache; fwd=uri-miss; detail="a; b"', "fwd=uri-miss", "a; b"),
         ("kubecache; fwd=bypass", "fwd=bypass", None),
+        ('kubecache; hit; detail="rv=7, 8", kubecache; fwd=uri-miss', "fwd=uri-miss", None),
     ],
 )
 def test_cache_status_tells_the_source(header: str, source: str, detail: str | None) -> None:

@@ -31,6 +31,7 @@ class Proxy:
     """`kubecache run` in front of the API server of a kubeconfig; use it in a `with`.
 
     Leaving the `with` ends it by SIGTERM and asserts that it went in order, with exit code 0.
+    Without a kubeconfig, it is as in a pod. The launcher is a command that runs it.
     Chained, it is in front of another proxy with default settings, which lives as long.
     """
 
@@ -38,10 +39,11 @@ class Proxy:
 
     def __init__(
         self,
-        kubeconfig: Path,
+        kubeconfig: Path | None,
         *flags: str,
         config: Settings | None = None,
         env: Mapping[str, str] | None = None,
+        launcher: Sequence[str | Path] = (),
         wait: Literal["readyz", "livez"] = "readyz",
         chain: bool = CHAINED,
     ) -> None:
@@ -55,6 +57,7 @@ class Proxy:
             kubeconfig = kubeconfig_for(self._inner.read, self.folder)
         self._flags = (*self._common_flags(kubeconfig, config), *flags)
         self._env = env or {}
+        self._launcher = launcher
         self._wait = wait
         self._process: Process | None = None
 
@@ -96,7 +99,8 @@ class Proxy:
 
     def start(self) -> None:
         """Starts it, on the ports that it had before, and waits until it says that it is ready."""
-        command = [sys.executable, "-m", "proxy.cli.main", "run", *self._flags]
+        run = [sys.executable, "-m", "proxy.cli.main", "run", *self._flags]
+        command = [*self._launcher, *run]
         log = self.folder / "log"
         self._process = Process(command, log=log, env=self._environment(), name="kubecache")
         self.running.add(self)
@@ -138,9 +142,11 @@ class Proxy:
         self._scratch.cleanup()
         self._behind.close()
 
-    def _common_flags(self, kubeconfig: Path, config: Settings | None) -> Sequence[str]:
+    def _common_flags(self, kubeconfig: Path | None, config: Settings | None) -> Sequence[str]:
         addresses = [f"{server.host}:{server.port}" for server in (self.read, self.admin)]
-        flags = ["--kubeconfig", str(kubeconfig), "--listen", addresses[0], "--admin", addresses[1]]
+        flags = ["--listen", addresses[0], "--admin", addresses[1]]
+        if kubeconfig:
+            flags += ["--kubeconfig", str(kubeconfig)]
         if config is None:
             return flags
         path = self.folder / "config.yaml"
@@ -148,7 +154,7 @@ class Proxy:
         return [*flags, "--config", str(path)]
 
     def _environment(self) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("KUBECACHE_")}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("KUBE")}
         return {**inherited, "PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1", **self._env}
 
 

@@ -375,6 +375,7 @@ def test_impersonation_is_the_apiservers(
     compare(apiserver.server, proxy.read, "GET", target, headers=headers, source="fwd=bypass")
 
 
+@pytest.mark.unchained("who reaches its API server through a proxy has no token of its own")
 def test_who_shows_the_proxys_own_token_is_served_from_the_cache(
     apiserver: ApiServer, proxy: Proxy
 ) -> None:

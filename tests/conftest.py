@@ -18,7 +18,10 @@ _SKIPPED = "no Go and no KUBEBUILDER_ASSETS, so no kube-apiserver: integration t
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks the integration tests, and skips those that can't be had, or not behind two proxies."""
+    """Marks the integration tests, and skips those that can't be had, or not behind two proxies.
+
+    Slow tests come last: what they wait for may have begun long before.
+    """
     del config
     skipped = not _required() and not build.available()
     for item in items:
@@ -29,6 +32,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if CHAINED and (unchained := item.get_closest_marker("unchained")):
             [reason] = unchained.args
             item.add_marker(pytest.mark.skip(reason=f"not behind two proxies: {reason}"))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -57,7 +61,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     """Shows the logs of the proxies that run while a test fails."""
     report = yield
     if report.failed:
-        report.sections += [(f"log of {proxy!r}", proxy.log()) for proxy in Proxy.running]
+        report.sections += [(f"log of {proxy!r}", proxy.log()) for proxy in list(Proxy.running)]
     return report
 
 

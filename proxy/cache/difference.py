@@ -12,8 +12,8 @@ from proxy.forms.objects import Object
 SLICE = 4096
 """Events sorted in one go: about a millisecond."""
 
-BREATH = 1000
-"""Keys compared before the event loop goes on: about half a millisecond."""
+BREATH = 250
+"""Objects compared before the event loop goes on: about half a millisecond."""
 
 
 class Pair(NamedTuple):
@@ -27,8 +27,15 @@ class NoHistoryError(ValueError):
     """The new state can't have followed the old one: the API server's history went back."""
 
 
+class RereadError(ValueError):
+    """An object reads otherwise at the version that it had: its definition has changed."""
+
+
 def changed_pairs(before: Iterable[Object], after: Iterable[Object]) -> Iterator[Pair | None]:
-    """Walk two states in key order; yields what differs, and None now and then to breathe."""
+    """Walk two states in key order; yields what differs, and None now and then to breathe.
+
+    Raises RereadError.
+    """
     old, new = iter(before), iter(after)
     left, right = next(old, None), next(new, None)
     compared = 0
@@ -45,6 +52,8 @@ def changed_pairs(before: Iterable[Object], after: Iterable[Object]) -> Iterator
         else:
             if left.version != right.version or left.uid != right.uid:
                 yield Pair(left, right)
+            elif left.raw != right.raw:
+                raise RereadError(f"{left.key} at {left.version}")
             left, right = next(old, None), next(new, None)
 
 

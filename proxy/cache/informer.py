@@ -12,7 +12,14 @@ from collections.abc import Callable
 from itertools import chain
 
 from proxy.cache.backoff import Backoff
-from proxy.cache.difference import NoHistoryError, Pair, changed_pairs, differences, let_go
+from proxy.cache.difference import (
+    NoHistoryError,
+    Pair,
+    RereadError,
+    changed_pairs,
+    differences,
+    let_go,
+)
 from proxy.cache.reflector import Reflector, Source
 from proxy.cache.scope import Scope
 from proxy.cache.signal import Signal
@@ -98,6 +105,8 @@ class Informer:
                 await self._continue(self.view, form, store)
             except NoHistoryError:
                 self.drop(Ending.REWOUND)
+            except RereadError:
+                self.drop(Ending.STOPPED)
         self.forbidden = False
         if self.view is None:
             self.view = View(form, store, self._clock)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import NamedTuple, Protocol
 
 from proxy.cache.backoff import Backoff
@@ -31,6 +32,12 @@ PAGE = 250
 
 SILENCE = 70.0
 """Seconds without a byte after which a watch is taken for dead: bookmarks come every 60 s."""
+
+WATCH_SECONDS = 300
+"""A watch is asked to last this to twice this many seconds: client-go's spread of the load."""
+
+EARLY = WATCH_SECONDS - 10.0
+"""Seconds. A watch that ends sooner is ended by the API server, not by its time."""
 
 SHORT_WATCH = 1.0
 """Seconds. A watch that ends sooner counts as a failure, so as not to spin."""
@@ -111,10 +118,11 @@ class Syncing:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The sink holds a state, and no watch is open."""
+    """The sink holds a state, and no watch is open; the last one ended well after *lasted* s."""
 
     form: Form
     reason: Trigger
+    lasted: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +291,10 @@ class Reflector:
             if form.shape != state.form.shape:
                 self._sink.drop(Ending.STOPPED)
                 return Unsynced(Trigger.LAYOUT)
+            if state.lasted < SHORT_WATCH:
+                await self._sleep(self._backoff.next())
+            if state.lasted < EARLY and form.is_custom:
+                return Unsynced(Trigger.ENDED)  # maybe of that shape since before it took effect
         self._sink.contact()
         self.restarts[state.reason] += 1
         return self._streaming(state.form)
@@ -296,9 +308,7 @@ class Reflector:
         if lines is not None:
             self._deliver(_decode(state.form, lines))
             return state
-        if self._clock() - state.since < SHORT_WATCH:
-            await self._sleep(self._backoff.next())
-        return Disconnected(state.form, Trigger.ENDED)
+        return Disconnected(state.form, Trigger.ENDED, self._clock() - state.since)
 
     async def _next(self, stream: Lines) -> Sequence[bytes] | None:
         """Wait for the next lines; None at a clean end. Raises TimeoutError on silence."""

@@ -57,6 +57,8 @@ class Form(Protocol):
     content_type: bytes
     shape: tuple[str, ...]
     """What the form depends on; another shape needs all objects anew."""
+    is_custom: bool
+    """Its objects are read by a definition, which may change."""
     namespaced: bool
     has_watch_list: bool
     """The API server has marked the end of initial events, so it offers WatchList."""

@@ -50,6 +50,6 @@ def decode_token(text: str) -> Token:
     steps = start.split("/")
     if wire.v != _FORMAT or wire.rv == 0 or wire.rv < LATEST or not start:
         raise ValueError("a continue token of another kind")
-    if "" in steps[:-1] or not {".", ".."}.isdisjoint(steps) or not _ALPHABET.issuperset(text):
+    if "" in steps or not {".", ".."}.isdisjoint(steps) or not _ALPHABET.issuperset(text):
         raise ValueError("continue key is not valid")
     return Token(wire.rv, start)

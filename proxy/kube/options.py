@@ -63,7 +63,7 @@ def _parse(query: bytes) -> ReadOptions:
         watch=_boolean(pairs.get("watch")) or False,
         allow_watch_bookmarks=_boolean(pairs.get("allowWatchBookmarks")) or False,
         send_initial_events=_boolean(pairs.get("sendInitialEvents")),
-        timeout_seconds=_integer(pairs.get("timeoutSeconds")) or None,
+        timeout_seconds=_seconds(pairs.get("timeoutSeconds")),
         pretty=_pretty(pairs.get("pretty", "")),
     )
 
@@ -118,6 +118,14 @@ def _boolean(value: str | None) -> bool | None:
 def _pretty(value: str) -> bool | None:
     """``strconv.ParseBool``, an error being false; empty leaves it to the user agent."""
     return value in ("1", "t", "T", "true", "TRUE", "True") if value else None
+
+
+def _seconds(value: str | None) -> int | None:
+    """``timeoutSeconds``; 0 is none. What is no Go duration, in nanoseconds, is not understood."""
+    seconds = _integer(value)
+    if seconds is not None and abs(seconds) >= _INT64 // 1_000_000_000:
+        raise ValueError(f"{value} seconds overflow a duration")
+    return seconds or None
 
 
 def _integer(value: str | None) -> int | None:

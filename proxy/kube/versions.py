@@ -15,8 +15,12 @@ def parse_version(text: str) -> int:
 
 
 def parse_requested_version(text: str) -> int:
-    """Read a ``resourceVersion`` parameter; ValueError where the API server would refuse it."""
+    """Read a ``resourceVersion`` parameter.
+
+    Raises ValueError where the API server would refuse it, and for another spelling of 0: it is not
+    "0" where that means any version, and 0 where it is a number.
+    """
     version = parse_version(text)
-    if version > _MAX_REQUESTED:
+    if version > _MAX_REQUESTED or (version == 0 and text != "0"):
         raise ValueError(f"resourceVersion {text!r} is out of range")
     return version

@@ -20,8 +20,9 @@ from proxy.kube.requests import Request
 SECONDS = 3
 """Length of a watch: its bookmark comes two seconds before the end, however idle the resource."""
 
-SILENCE = SECONDS + 5.0
-"""Seconds without a line after which the API server is stuck: it would have ended the watch."""
+SILENCE = 15.0
+"""Seconds without a line after which the API server is stuck: it would have ended the watch. With
+hundreds to serve at once it may be late."""
 
 PAUSE = 1.0
 """Seconds between two watches of which the first ended at once."""
@@ -54,7 +55,7 @@ class CatchUp:
         self._signal = signal
         self._clock = clock
         pairs = parse_query(request.query)
-        self._path = request.path
+        self._path = request.raw_target.partition("?")[0]
         self._selectors = {name: pairs[name] for name in _SELECTORS if name in pairs}
 
     async def frames(self, deadline: float) -> AsyncIterator[bytes]:

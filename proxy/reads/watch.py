@@ -114,7 +114,7 @@ class Watch:
         """Continue behind what the API server has told."""
         cursor = self._view.history.cursor_after(version)
         self._cursor = -1 if cursor is None else cursor  # -1 is gone, and so is this watch
-        self._after = self._sent = self._start = version
+        self._after = self._sent = version
 
     def _initial(self) -> Iterator[bytes]:
         """Encode the objects that the watch starts with, and the bookmark that ends them."""
@@ -170,7 +170,8 @@ class Watch:
         if self._clock() < self._next_bookmark:
             return b""
         self._schedule_bookmark()
-        version = self._view.store.version if self._is_current else self._sent
+        held = self._view.store.version if self._is_current else 0
+        version = max(held, self._sent)
         if version <= self._start:
             return b""
         return self._view.form.encode_bookmark(version, initial_end=False) or b""

@@ -86,8 +86,8 @@ class Protocol(HttpToolsProtocol):
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect a header."""
-        if not self._muted:
+        """Collect a header; what comes behind the head is a trailer, which nobody asks for."""
+        if self._head is not None and not self._muted:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -109,6 +109,7 @@ class Protocol(HttpToolsProtocol):
         self.scope["extensions"] = {
             CONNECTION: {"protocol": self, "upgrade": self._upgrading, "begun": begun}
         }
+        self._unset_keepalive_if_required()  # an answer before it may have set it
         self.url = b"/"  # uvicorn's own reading of a target loses what follows a "#"
         super().on_headers_complete()
         self.scope["raw_path"] = path
@@ -168,7 +169,10 @@ class Protocol(HttpToolsProtocol):
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         framing = [b"%s: %s\r\n" % pair for pair in self.headers if pair[0] in _FRAMING]
         self._muted = True
-        self.parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n" % b"".join(framing))
+        try:
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n" % b"".join(framing))
+        except httptools.HttpParserError:
+            self._refuse(BadRequest("the body of the HTTP request can't be parsed"))
         self._muted = False
 
     # --- what is answered ---
@@ -181,6 +185,7 @@ class Protocol(HttpToolsProtocol):
         return (
             self._is_open
             and self.parser.get_method() == b"GET"
+            and self.parser.get_http_version() == "1.1"
             and self.parser.should_keep_alive()
             and (self._running is None or self._running.response_complete)
             and not self.flow.write_paused

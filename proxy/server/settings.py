@@ -145,8 +145,8 @@ class Settings(BaseSettings):
     config: Path | None = Field(default=None, description="A YAML file with these settings.")
     kubeconfig: Path | None = Field(
         default=None,
-        description="The API server and who the proxy is there; default: the pod's service "
-        "account, outside of a pod $KUBECONFIG or ~/.kube/config.",
+        description="The API server and who the proxy is there; default: $KUBECONFIG, in "
+        "a pod its service account, elsewhere ~/.kube/config.",
     )
     context: str | None = Field(default=None, description="A context of the kubeconfig.")
     listen: ListenAddress = Field(
@@ -201,7 +201,7 @@ def _check_file(path: Path) -> None:
 
 
 def default_kubeconfig() -> Path | None:
-    """What kubectl would use; None inside of a pod."""
+    """What kubectl would use; None for the service account of a pod."""
     if "KUBECONFIG" in os.environ:
         return Path(os.environ["KUBECONFIG"])
     if "KUBERNETES_SERVICE_HOST" in os.environ:

@@ -71,7 +71,7 @@ class Stats:
             return "", ""
         resource = request.target.resource
         if resource not in self._known:
-            if not 200 <= status < 300:
+            if status != 101 and not 200 <= status < 300:
                 return "", "unknown"
             self._known.add(resource)
         return resource.group, resource.plural

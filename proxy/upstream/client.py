@@ -12,7 +12,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.kube.errors import ApiError, ServiceUnavailable, Timeout, from_status
+from proxy.kube.errors import ApiError, BadRequest, ServiceUnavailable, Timeout, from_status
 from proxy.kube.requests import Headers
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.lines import LineFramer
@@ -101,9 +101,7 @@ class Client:
         ServiceUnavailable when nothing was sent, Timeout when the outcome is unknown; both also
         while the body is read.
         """
-        values = CIMultiDict(
-            (name.decode("latin-1"), value.decode("latin-1")) for name, value in headers
-        )
+        values = _texts(headers)
         ssl = self.credentials.ssl_anonymous
         if "authorization" not in values:
             ssl = self.credentials.ssl
@@ -150,6 +148,14 @@ class Client:
                     yield lines[start : start + BATCH]
             if not framer.is_empty:
                 raise ServiceUnavailable("the watch ended in the middle of a line")
+
+
+def _texts(headers: Headers) -> CIMultiDict[str]:
+    """Decode headers as the library will encode them. Raises BadRequest for what it can't."""
+    try:
+        return CIMultiDict((name.decode(), value.decode()) for name, value in headers)
+    except UnicodeDecodeError as error:
+        raise BadRequest("a header is neither ASCII nor UTF-8") from error
 
 
 @contextmanager

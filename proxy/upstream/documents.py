@@ -8,6 +8,7 @@ import re
 from collections import OrderedDict
 from typing import NamedTuple
 
+from proxy.kube.negotiation import wants_indent
 from proxy.kube.requests import Headers
 from proxy.upstream.client import Client
 from proxy.upstream.headers import response_headers
@@ -18,7 +19,8 @@ MAX_BYTES = 64 * 1024 * 1024
 _PATHS = re.compile(r"/api(/[^/]+)?|/apis(/[^/]+){0,2}|/openapi/.+")
 _VARY = frozenset({b"accept", b"accept-encoding"})
 
-_Key = tuple[str, tuple[tuple[bytes, bytes], ...]]
+_Key = tuple[str, bool, tuple[tuple[bytes, bytes], ...]]
+"""Target, whether people get it indented, and the headers that it varies with."""
 
 
 class Document(NamedTuple):
@@ -50,7 +52,8 @@ class Documents:
 
     async def get(self, target: str, headers: Headers) -> Document:
         """Get a document, from memory if the API server says that it's still the same."""
-        key = (target, tuple(pair for pair in headers if pair[0] in _VARY))
+        agent = dict(headers).get(b"user-agent", b"").decode("latin-1")
+        key = (target, wants_indent(None, agent), tuple(p for p in headers if p[0] in _VARY))
         kept = self._kept.get(key)
         if kept is not None:
             headers = [*headers, (b"if-none-match", dict(kept.headers)[b"etag"])]
@@ -81,5 +84,5 @@ class Documents:
 
 
 def _size(key: _Key, document: Document) -> int:
-    target, varied = key
+    target, _, varied = key
     return len(target) + sum(len(value) for _, value in varied) + len(document.body)

@@ -17,7 +17,8 @@ _HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-_REQUEST_ONLY = frozenset({b"host", b"expect"})
+# Origin has been held against a Host that the API server is not called by.
+_REQUEST_ONLY = frozenset({b"host", b"expect", b"origin"})
 # The proxy's own request headers, which mean nothing further up.
 _OWN = frozenset({b"x-kubecache-read"})
 

@@ -4,15 +4,13 @@ import random
 from collections.abc import AsyncGenerator, Callable, Sequence
 from urllib.parse import urlencode
 
+from proxy.cache.reflector import WATCH_SECONDS
 from proxy.cache.scope import Scope
 from proxy.forms.form import Form
 from proxy.forms.json import JsonForm, list_version
 from proxy.kube.selectable import SelectableField, selectable_fields
 from proxy.upstream.client import Client
 from proxy.upstream.discovery import Definition, definition, describe
-
-WATCH_SECONDS = 300
-"""A watch is asked to last this to twice this many seconds: client-go's spread of the load."""
 
 
 class ListWatch:

@@ -54,7 +54,8 @@ def request_head(
     nothing can follow it through the tunnel.
     """
     base = urlsplit(credentials.server)
-    kept = [(name, value) for name, value in headers if name not in (b"host", b"connection")]
+    dropped = (b"host", b"connection", b"origin")
+    kept = [(name, value) for name, value in headers if name not in dropped]
     kept += [(b"host", base.netloc.encode()), (b"connection", b"Upgrade, close")]
     if authorization:
         kept.append((b"authorization", authorization.encode()))

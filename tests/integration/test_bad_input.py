@@ -336,6 +336,7 @@ HEADERS: list[Headers] = [
     (("Authorization", "Basic eDp5"),),
     (("Authorization", "Bearer wrong"),),
     (("X-Long", "x" * 20_000),),
+    (("Impersonate-User", "jösé".encode().decode("latin-1")),),
 ]
 
 

@@ -15,6 +15,7 @@ from proxy.cache.difference import (
     SLICE,
     NoHistoryError,
     Pair,
+    RereadError,
     changed_pairs,
     differences,
 )
@@ -197,3 +198,10 @@ def test_many_deletions_take_versions_quickly_and_in_order() -> None:
     events = difference(before, {}, count, 2 * count)
     assert [event.version for event in events] == list(range(count + 1, 2 * count + 1))
     assert {event.seen for event in events} == {NOW}
+
+
+def test_what_reads_otherwise_at_its_version_is_no_difference_that_can_be_told() -> None:
+    before, after = stored("x", 3), stored("x", 3)
+    assert list(changed_pairs([before], [after])) == []
+    with pytest.raises(RereadError, match="x at 3"):
+        list(changed_pairs([before], [stored("x", 3, raw=b"{ }")]))

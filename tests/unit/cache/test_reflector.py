@@ -9,6 +9,7 @@ import pytest
 
 from proxy.cache.backoff import Backoff
 from proxy.cache.reflector import (
+    EARLY,
     Disconnected,
     Reflector,
     RefusedError,
@@ -36,7 +37,7 @@ from proxy.kube.errors import (
     Unauthorized,
 )
 from proxy.kube.selectable import declared_field
-from tests.unit.builders import PODS, Clock, error_line, item
+from tests.unit.builders import PODS, WIDGETS, Clock, Wire, error_line, item
 from tests.unit.cache.sources import ScriptedSource, ScriptEndError, Step
 
 
@@ -387,6 +388,22 @@ def test_another_shape_after_a_clean_end_is_relisted() -> None:
     assert play.asked == ["watchlist", "version", "watchlist", "version"]
     assert play.told == ["replace [x@3] at 5", "STOPPED", "replace [y@8] at 9", "contact"]
     assert play.reflector.relists == {Trigger.START: 1, Trigger.LAYOUT: 1}
+
+
+@pytest.mark.parametrize(
+    ("wire", "lasted", "relisted"),
+    [(WIDGETS, EARLY - 1, True), (WIDGETS, EARLY + 1, False), (PODS, EARLY - 1, False)],
+)
+def test_a_custom_resource_whose_watch_is_ended_early_is_listed_anew(
+    wire: Wire, lasted: float, *, relisted: bool
+) -> None:
+    """Its definition may have changed right before the list that the watch began with."""
+    synced = [wire.added("x", version=3), wire.bookmark(5, initial_end=True)]
+    script: list[Step] = [synced, LONG] if relisted else [LONG]
+    play = Play([synced, lasted], script, forms=[wire.form()] * 4)
+    again = "watchlist" if relisted else "watch 5"
+    assert play.asked == ["watchlist", "version", again, "version"]
+    assert "STOPPED" not in play.told, "that's for what the list shows"
 
 
 def test_the_shape_is_not_learnt_again_after_a_break() -> None:

@@ -93,7 +93,7 @@ def options(**members: Any) -> ReadOptions:
         # Versions.
         ("resourceVersion=", {}),
         ("resourceVersion=0", {"resource_version": 0}),
-        ("resourceVersion=00", {"resource_version": 0}),
+        ("resourceVersion=01", {"resource_version": 1}),
         ("resourceVersion=17", {"resource_version": 17}),
         ("resourceVersion=18446744073709551615", {"resource_version": 2**64 - 1}),
         ("resourceVersionMatch=Any", {"resource_version_match": "Any"}),
@@ -163,6 +163,8 @@ def test_options(query: str, members: dict[str, Any]) -> None:
         ("limit=" + "9" * 5000, "digits|range"),
         ("timeoutSeconds=", "invalid syntax"),
         ("timeoutSeconds=1s", "invalid syntax"),
+        ("timeoutSeconds=9223372037", "overflow"),
+        ("resourceVersion=00", "out of range"),
         ("resourceVersion=abc", "'abc' is not a decimal number"),
         ("resourceVersion=-1", "not a decimal number"),
         ("resourceVersion=1.0", "not a decimal number"),

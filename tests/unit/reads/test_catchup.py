@@ -102,6 +102,19 @@ def test_a_short_watch_with_bookmarks_is_asked_for() -> None:
     ]
 
 
+def test_a_path_is_sent_as_requests_are() -> None:
+    request = parse_request("GET", b"/api/v1/namespaces/a#b/pods", b"", [])
+    upstream = Upstream([[], [PODS.bookmark(FLOOR)]])
+    catching = CatchUp(upstream, request, at_floor(), 3, signal=Signal(), clock=Clock())
+
+    async def run() -> None:
+        async for _ in catching.frames(inf):
+            pass
+
+    asyncio.run(run())
+    assert upstream.targets[0].startswith("/api/v1/namespaces/a%23b/pods?")
+
+
 def test_an_idle_resource_is_caught_up_by_its_bookmark() -> None:
     frames, catching = catch_up(Upstream([[], [PODS.bookmark(70)]]))
     assert (frames, catching.version) == (b"", 70)

@@ -440,7 +440,7 @@ def test_a_bookmark_says_no_less_than_the_apiserver_did() -> None:
         return [*found, await following]
 
     told = b"".join(asyncio.run(read())).splitlines()
-    assert [_read(json.loads(each)) for each in told] == [("BOOKMARK", "", 71)]
+    assert [_read(json.loads(each)) for each in told] == [("BOOKMARK", "", 70)]
 
 
 @pytest.mark.parametrize("ending", list(Ending))

@@ -84,6 +84,7 @@ class Peer:
         self.seen: list[Seen] = []
         self.left: list[bytes] = []
         self.begun: list[object] = []
+        self.headers: list[tuple[bytes, bytes]] = []
         self.let = asyncio.Event()
         self.let.set()
         self.wire = Wire()
@@ -115,6 +116,7 @@ class Peer:
                 return
             body += message["body"]
             more = message["more_body"]
+        self.headers = list(scope["headers"])
         self.begun.append(scope["extensions"][CONNECTION]["begun"])
         self.seen.append((scope["method"], path, scope["query_string"], body))
         await self.let.wait()
@@ -200,6 +202,30 @@ def test_the_body_behind_a_declined_upgrade_is_no_request(
         assert peer.seen == [first, first, ("GET", b"/later", b"", b"")]
         assert peer.answers == [b"/first", b"/first", b"/later"]
         assert not peer.wire.closed
+
+    play(story)
+
+
+@pytest.mark.parametrize("coding", [b"identity", b"xchunked"])
+def test_a_body_that_cannot_be_told_from_requests_is_refused(coding: bytes) -> None:
+    async def story(peer: Peer) -> None:
+        await peer.told(offer(b"Transfer-Encoding: " + coding) + b"\r\n" + HIDDEN)
+        assert peer.answers == [b"400"]
+        assert peer.wire.closed
+
+    play(story)
+
+
+@pytest.mark.parametrize("head", [offer(), b"POST /first HTTP/1.1\r\n"], ids=["h2c", "plain"])
+def test_trailers_are_no_headers(head: bytes) -> None:
+    """They come when who asks, and what for, has been decided."""
+
+    async def story(peer: Peer) -> None:
+        trailers = b"Authorization: Bearer x\r\nHost: other\r\n\r\n"
+        await peer.told(head + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n" + trailers)
+        assert peer.seen == [("POST", b"/first", b"", b"a")]
+        assert not {b"authorization"} & dict(peer.headers).keys()
+        assert (b"host", b"other") not in peer.headers
 
     play(story)
 
@@ -442,6 +468,7 @@ def at_door(*steps: tuple[bytes, int, list[bytes]]) -> None:
         (QUICK.replace(b"GET", b"HEAD"), 0, [b"/quick"]),
         (QUICK.replace(b"Host: x", b"Connection: close"), 0, [b"/quick"]),
         (QUICK.replace(b"1.1", b"1.0"), 0, [b"/quick"]),
+        (QUICK.replace(b"1.1\r\nHost: x", b"1.0\r\nConnection: keep-alive"), 0, [b"/quick"]),
         (QUICK.replace(b"Host: x", b"Content-Length: 4") + b"GET ", 0, [b"/quick"]),
         (QUICK.replace(b"Host: x", b"Connection: upgrade\r\nUpgrade: h2c"), 0, [b"/quick"]),
     ],
@@ -472,6 +499,19 @@ def test_the_app_goes_on_with_what_was_begun() -> None:
         assert peer.begun == [b"/later"]
 
     asyncio.run(story())
+
+
+def test_what_comes_behind_an_answer_at_once_has_its_time() -> None:
+    async def story() -> None:
+        peer = Peer(AppWithDoor)
+        peer.let.clear()
+        await peer.told(QUICK + LATER)
+        await asyncio.sleep(1000)
+        peer.let.set()
+        await peer.settled()
+        assert peer.answers == [b"/quick", b"/later"]
+
+    virtual_time.run(story(), Clock())
 
 
 def test_the_door_is_closed_while_another_answer_is_under_way() -> None:

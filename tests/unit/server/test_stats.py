@@ -25,7 +25,7 @@ def request(path: str) -> Request:
         ("/apis/apps/v1/deployments", 200, ("apps", "deployments")),
         ("/apis/apps/v1/deployments", 404, ("", "unknown")),
         ("/api/v1/invented", 403, ("", "unknown")),
-        ("/api/v1/pods", 101, ("", "unknown")),
+        ("/api/v1/pods", 101, ("", "pods")),
         ("/api/v1/pods", 0, ("", "unknown")),
         ("/api/v1/pods", 302, ("", "unknown")),
         ("/healthz", 200, ("", "")),

@@ -10,7 +10,15 @@ from proxy.upstream.headers import request_headers, response_headers
     ("given", "kept"),
     [
         ([(b"Accept", b"a"), (b"X-Own", b"1"), (b"x-own", b"2")], [b"a", b"1", b"2"]),
-        ([(b"host", b"h"), (b"expect", b"100-continue"), (b"te", b"x")], []),
+        (
+            [
+                (b"host", b"h"),
+                (b"origin", b"http://h"),
+                (b"expect", b"100-continue"),
+                (b"te", b"x"),
+            ],
+            [],
+        ),
         ([(b"connection", b"close, X-Hop"), (b"x-hop", b"1")], [b"1"]),
         ([(b"connection", b"authorization"), (b"authorization", b"mine")], [b"mine"]),
         ([(b"transfer-encoding", b"chunked"), (b"content-length", b"5")], [b"5"]),

@@ -10,12 +10,13 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from proxy.cache.reflector import WATCH_SECONDS
 from proxy.cache.scope import Scope
 from proxy.forms.form import Form, UnknownLayoutError
 from proxy.kube.errors import Expired, Forbidden, MethodNotAllowed, NotFound, TooManyRequests
 from proxy.kube.resources import Resource
 from proxy.kube.selectable import SelectableField, declared_field
-from proxy.upstream.listwatch import WATCH_SECONDS, ListWatch
+from proxy.upstream.listwatch import ListWatch
 from tests.unit.builders import PODS, WIDGETS, item
 from tests.unit.upstream.routes import Routes, refused, serving_routes
 from tests.unit.upstream.servers import Server, client_of

@@ -127,7 +127,7 @@ class JsonForm:
                 parse_version(page.metadata.resourceVersion),
                 page.metadata.continue_token,
             )
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise UnknownLayoutError(f"not a list of objects: {error}") from error
 
     def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
@@ -140,7 +140,7 @@ class JsonForm:
             if event.type == "ERROR":
                 return Failure(from_status(0, encoded))
             return Change(EventType(event.type), self._decode_object(encoded))
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise UnknownLayoutError(f"not a watch event: {error}") from error
 
     def _decode_object(self, encoded: bytes) -> Object:
@@ -215,7 +215,7 @@ def list_version(body: bytes) -> int:
     """Read the resourceVersion of a list and nothing else of it."""
     try:
         return parse_version(_LIST.decode(body).metadata.resourceVersion)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise UnknownLayoutError(f"not a list: {error}") from error
 
 

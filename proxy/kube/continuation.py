@@ -44,7 +44,7 @@ def decode_token(text: str) -> Token:
     """Read a token. Raises ValueError for one that the API server refuses, or might."""
     try:
         wire = msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Wire)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError("not a continue token") from error
     start = wire.start.removeprefix("/")
     steps = start.split("/")

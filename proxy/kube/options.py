@@ -64,7 +64,8 @@ def _parse(query: bytes) -> ReadOptions:
         allow_watch_bookmarks=_boolean(pairs.get("allowWatchBookmarks")) or False,
         send_initial_events=_boolean(pairs.get("sendInitialEvents")),
         timeout_seconds=_seconds(pairs.get("timeoutSeconds")),
-        pretty=_pretty(pairs.get("pretty", "")),
+        # Only what is spelled out counts (``isPrettyPrint`` looks into the raw query first).
+        pretty=_pretty(pairs.get("pretty", "")) if b"pretty" in query else None,
     )
 
 

@@ -20,7 +20,7 @@ from proxy.kube.requests import Request
 SECONDS = 3
 """Length of a watch: its bookmark comes two seconds before the end, however idle the resource."""
 
-SILENCE = 15.0
+SILENCE = 30.0
 """Seconds without a line after which the API server is stuck: it would have ended the watch. With
 hundreds to serve at once it may be late."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
+from math import inf
 from typing import Any
 
 from proxy.kube.errors import ApiError
@@ -41,6 +42,8 @@ class Exchange:
         self.connection: Protocol = extension["protocol"]
         self.wants_upgrade: bool = extension["upgrade"]
         self.begun: object = extension["begun"]
+        self._is_old = scope["http_version"] == "1.0"
+        self._ends_with_connection = False
         self._receive = receive
         self._send = send
         self._body_read = asyncio.Event()
@@ -63,6 +66,9 @@ class Exchange:
     async def start(self, status: int, headers: Headers) -> None:
         """Send the status and the headers."""
         self.status = status
+        if self._is_old and not any(name == b"content-length" for name, _ in headers):
+            self._ends_with_connection = True
+            self.connection.expect(inf)
         await self._sent(
             {"type": "http.response.start", "status": status, "headers": list(headers)}
         )
@@ -73,6 +79,8 @@ class Exchange:
 
     async def finish(self, part: bytes = b"") -> None:
         """Send the last part of the body."""
+        if self._ends_with_connection:
+            self.connection.expect(len(part))
         await self._sent({"type": "http.response.body", "body": part, "more_body": False})
 
     async def _sent(self, message: Message) -> None:

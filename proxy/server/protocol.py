@@ -25,6 +25,9 @@ from proxy.server.door import CONNECTION, Door, Whole
 MAX_HEAD = 1024 * 1024
 """Bytes of a request's line and headers (Go's ``DefaultMaxHeaderBytes``)."""
 
+MAX_HEADERS = 1000
+"""A quarter of a million fit into a head, and each costs."""
+
 HEAD_TIMEOUT = 32.0
 """Seconds that a request's head may take to arrive, from its first byte or from the connection's
 beginning (kube-apiserver's ``ReadHeaderTimeout``)."""
@@ -64,7 +67,15 @@ class Protocol(HttpToolsProtocol):
         self._expect_head()
 
     def _expect_head(self) -> None:
-        self._deadline = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
+        self._deadline = self.loop.call_later(HEAD_TIMEOUT, self._miss_head)
+
+    def _miss_head(self) -> None:
+        """Close, but let an answer that is under way be ended first."""
+        self._deadline = None
+        if self._running is None or self._running.response_complete:
+            self.transport.close()
+        else:
+            self._expect_head()
 
     def _stop_waiting(self) -> None:
         if self._deadline is not None:
@@ -87,7 +98,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a header; what comes behind the head is a trailer, which nobody asks for."""
-        if self._head is not None and not self._muted:
+        if self._head is not None and not self._muted and len(self.headers) <= MAX_HEADERS:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -96,6 +107,11 @@ class Protocol(HttpToolsProtocol):
             return
         self._head = None
         self._stop_waiting()
+        if len(self.headers) > MAX_HEADERS:
+            self._refuse(RequestTooLarge(f"a request may have {MAX_HEADERS} headers"))
+        self._answered = self._refusal is not None
+        if self._answered:
+            return
         asked = self.parser.should_upgrade()
         self._upgrading = asked and _is_accepted(self.headers)
         self._declined = asked and not self._upgrading
@@ -117,6 +133,11 @@ class Protocol(HttpToolsProtocol):
         self.scope["path"] = unquote(path.decode("latin-1"))
         if self._upgrading:  # what follows its answer is not HTTP, or the client doesn't know
             self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Collect the body, unless the request has been refused."""
+        if not self._answered:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End the body; that of a declined upgrade is still to come."""
@@ -257,6 +278,15 @@ class Protocol(HttpToolsProtocol):
         self._running = None
         self.cycle = self.scope = self.headers = None  # type: ignore[assignment]
         self.parser = None  # type: ignore[assignment]
+
+    def expect(self, length: float) -> None:
+        """Expect *length* bytes more of an answer to HTTP/1.0, which has no chunks.
+
+        Without a length it ends with the connection: *length* is infinite until its last part.
+        """
+        if self._running is not None:
+            self._running.chunked_encoding = False
+            self._running.expected_content_length = length  # type: ignore[assignment]
 
     def take_over(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Give the raw connection away; HTTP ends here, and the request counts as answered."""

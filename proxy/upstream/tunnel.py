@@ -54,8 +54,10 @@ def request_head(
     nothing can follow it through the tunnel.
     """
     base = urlsplit(credentials.server)
-    dropped = (b"host", b"connection", b"origin")
-    kept = [(name, value) for name, value in headers if name not in dropped]
+    kept = [(name, value) for name, value in headers if name not in (b"host", b"connection")]
+    # It has been held against a Host that the API server is not called by, and may not be missing.
+    origin = f"{base.scheme}://{base.netloc}".encode()
+    kept = [(name, origin if name == b"origin" else value) for name, value in kept]
     kept += [(b"host", base.netloc.encode()), (b"connection", b"Upgrade, close")]
     if authorization:
         kept.append((b"authorization", authorization.encode()))

@@ -78,6 +78,7 @@ def test_tokens_that_are_understood(text: str, token: Token) -> None:
         "!!!!",
         "é",
         encoded(b"null"),
+        encoded(b'{"v":' + b"[" * 5000 + b"]" * 5000 + b"}"),
         encoded(b"[]"),
         encoded(b"{}"),
         encoded(b'{"v":"meta.k8s.io/v1","rv":1'),

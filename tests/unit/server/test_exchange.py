@@ -46,6 +46,7 @@ class Peer:
         self._pause = pause
         scope = {
             "headers": [],
+            "http_version": "1.1",
             "extensions": {
                 CONNECTION: {"protocol": cast(Protocol, self), "upgrade": False, "begun": None}
             },

@@ -25,6 +25,13 @@ async def answers(scope: Any, receive: Any, send: Any) -> None:
     await exchange.finish(b"ok")
 
 
+async def streams(scope: Any, receive: Any, send: Any) -> None:
+    exchange = Exchange(scope, receive, send)
+    await exchange.start(200, [])
+    await exchange.write(b"one ")
+    await exchange.finish(b"two")
+
+
 def unix(path: Path) -> Address:
     return Address("", 0, str(path))
 
@@ -88,6 +95,27 @@ def test_a_file_is_not_taken_for_a_socket(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Address already in use"):
         Listener(answers, unix(path)).open(Supervisor())
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("version", "ends"),
+    [(b"1.0", b"\r\n\r\none two"), (b"1.1", b"4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n")],
+)
+def test_only_who_knows_chunks_gets_them(tmp_path: Path, version: bytes, ends: bytes) -> None:
+    async def run() -> bytes:
+        listener = Listener(streams, unix(tmp_path / "s"))
+        listener.open(Supervisor())
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
+        asked = ASKED.replace(b"1.1", version).replace(b"Host: localhost", b"Connection: close")
+        writer.write(asked)
+        answer = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        await listener.close()
+        return answer
+
+    answer = asyncio.run(run())
+    assert answer.endswith(ends)
+    assert (b"chunked" in answer) is (version == b"1.1")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

@@ -268,6 +268,12 @@ PAIR = b"POST /one HTTP/1.1\r\nContent-Length: 2\r\n\r\nabPOST /two HTTP/1.1\r\n
         (PAIR + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", [b"/one", b"400"], 1),
         (PAIR + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", [b"/one", b"400"], 1),
         (PAIR + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\nzz\r\n", [b"/one", b"400"], 1),
+        (
+            LATER + b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 1001 + b"\r\n" + LATER,
+            [b"/later", b"431"],
+            1,
+        ),
+        (b"POST / HTTP/1.1\r\nContent-Length: 9\r\n" + b"a:\r\n" * 1001 + b"\r\nb", [b"431"], 0),
         (LATER + b"GET / HTTP/1.1\r\nX: " + b"x" * (MAX_HEAD + 1), [b"/later", b"431"], 1),
     ],
 )
@@ -433,6 +439,21 @@ def test_a_head_must_arrive_in_time(sent: bytes, *, is_cut: bool) -> None:
         assert not peer.wire.closed
         await asyncio.sleep(2)
         assert peer.wire.closed is is_cut
+
+    virtual_time.run(story(), Clock())
+
+
+def test_half_a_head_does_not_end_the_answer_before_it() -> None:
+    async def story() -> None:
+        peer = Peer()
+        peer.let.clear()
+        await peer.told(LATER + LATER[:9])
+        await asyncio.sleep(3 * HEAD_TIMEOUT)
+        assert not peer.wire.closed
+        peer.let.set()
+        await asyncio.sleep(2 * HEAD_TIMEOUT)
+        assert peer.answers == [b"/later"]
+        assert peer.wire.closed
 
     virtual_time.run(story(), Clock())
 

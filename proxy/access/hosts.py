@@ -34,7 +34,7 @@ class HostCheck:
                 host = value
             elif name == b"origin":
                 origin = value
-        if self._only_loopback and host and not is_loopback(_name(host)):
+        if self._only_loopback and host and (len(host) > 255 or not is_loopback(_name(host))):
             return f"host {host.decode('latin-1')!r} is not a name of this listener"
         if origin is not None and origin.partition(b"//")[2] != host:
             return f"requests from origin {origin.decode('latin-1')!r} are not allowed"

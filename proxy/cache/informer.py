@@ -96,6 +96,8 @@ class Informer:
     async def replace(self, form: Form, store: Store, version: int) -> None:
         """Take over a list; what is new in it becomes events, so that watches go on."""
         store.version = store.changed = version
+        if version < self.version:
+            self.drop(Ending.REWOUND)
         if self.view is not None and self.view.form.shape != form.shape:
             self.drop(
                 Ending.STOPPED
@@ -138,7 +140,7 @@ class Informer:
         """Take over one event of the watch. Raises UnknownLayoutError for one that isn't newer."""
         view = self._synced_view()
         event_type, found = change
-        if found.version <= view.store.version:
+        if found.version <= view.store.version and not _goes_along(change, view.store):
             raise UnknownLayoutError(f"version {found.version} after {view.store.version}")
         previous = (
             view.store.remove(found.key)
@@ -175,3 +177,13 @@ class Informer:
     def _prove(self) -> None:
         self._proven = self._heard = self._clock()
         self.signal.ring()
+
+
+def _goes_along(change: Change, store: Store) -> bool:
+    """Tell whether an object is deleted at the version of the event before, as Events are.
+
+    Those of a minute share a lease of etcd; when it runs out, all go in one transaction.
+    """
+    event_type, found = change
+    is_held = event_type is EventType.DELETED and store.get(found.key) is not None
+    return is_held and found.version == store.version

@@ -142,10 +142,10 @@ class Informers:
     def _widened(self, scope: Scope) -> Scope:
         """The whole resource, once a fifth of its namespaces is asked for and it may be listed."""
         whole = Scope(scope.resource)
-        parts = sum(each.resource == scope.resource for each in self._informers)
-        if parts < MAX_NAMESPACES or self._is_refused(whole):
-            return scope
-        return whole
+        known = self._informers.get(whole)
+        forbidden = self._is_refused(whole) or (known is not None and known.forbidden)
+        parts = sum(bool(each.namespace) for each in self._informers if each.resource == whole[0])
+        return scope if parts < MAX_NAMESPACES or forbidden else whole
 
     def _is_refused(self, scope: Scope) -> bool:
         return self._clock() - self._refused.get(scope, float("-inf")) < REFUSED_PAUSE

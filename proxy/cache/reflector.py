@@ -100,10 +100,14 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unsynced:
-    """Everything must be listed; by WatchList unless the server has refused one."""
+    """Everything must be listed; by WatchList unless the server has refused one.
+
+    ``ended``: the last one has ended without its mark, as it does where the server stops.
+    """
 
     reason: Trigger = Trigger.START
     watch_list: bool = True
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,7 @@ class Syncing:
     form: Form
     store: Store
     reason: Trigger
+    ended: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +150,10 @@ class RefusedError(Exception):
         self.cause = cause
 
 
+class EndedError(TimeoutError):
+    """A WatchList has ended before its mark came."""
+
+
 class Recovery(NamedTuple):
     """What to do after a failure: the next state, and whether to pause before it."""
 
@@ -162,6 +171,8 @@ def after_failure(state: State, error: Exception) -> Recovery:
     if isinstance(state, Unsynced):
         return Recovery(state, True, _retry_after(error))
     if isinstance(state, Syncing):
+        if isinstance(error, EndedError) and not state.ended:
+            return Recovery(Unsynced(state.reason, ended=True), pause=True)
         # A server without WatchList refuses its parameters, or never marks the end.
         unknown = isinstance(error, Invalid | BadRequest | TimeoutError)
         return Recovery(Unsynced(state.reason, not unknown), not unknown, _retry_after(error))
@@ -240,7 +251,8 @@ class Reflector:
                 form = await self._source.describe()
                 if state.watch_list:
                     store = Store(form.indexed)
-                    return Syncing(self._source.watch(None), form, store, state.reason)
+                    stream = self._source.watch(None)
+                    return Syncing(stream, form, store, state.reason, state.ended)
                 return await self._list(form)
             case Syncing():
                 return await self._collect(state)
@@ -267,7 +279,7 @@ class Reflector:
         """Gather a WatchList's initial events; at their end they are the state, atomically."""
         lines = await self._next(state.stream)
         if lines is None:
-            raise TimeoutError("the watch ended among its initial events")
+            raise EndedError("the watch ended among its initial events")
         events = _decode(state.form, lines)
         for event in events:
             if isinstance(event, Change):

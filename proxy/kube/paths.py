@@ -13,6 +13,9 @@ from proxy.kube.resources import Resource
 LIVE_PREFIX = "/live"
 """The same paths below this prefix are always answered by the API server."""
 
+MAX_PATH = 4096
+"""Characters of a path that is looked at; no resource's is longer than a few names."""
+
 # Visible ASCII without quotes and backslashes, which no name has and which messages escape.
 _PLAIN = re.compile(r"[!#-\[\]-~]+")
 
@@ -48,6 +51,8 @@ def split_live(path: str) -> tuple[bool, str]:
 
 def parse_path(path: str) -> ResourcePath | None:
     """Read a raw (percent-encoded) path; None for anything but a resource's."""
+    if len(path) > MAX_PATH:
+        return None
     if "%" in path:
         path = _decode(path)
     if not _PLAIN.fullmatch(path):

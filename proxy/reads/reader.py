@@ -146,9 +146,11 @@ class Reader:
             status, body = missing.code, missing.status_body()
         return self._answer(serving, view.store.version, status, (body,))
 
-    def _watch(self, serving: _Serving, decided: ServeWatch) -> Stream:
+    def _watch(self, serving: _Serving, decided: ServeWatch) -> Stream | Reason:
         request, _, informer, view = serving
         catch_up = None
+        if decided.cursor is None and request.only_if_cached:
+            return Reason.EXACT
         if decided.cursor is None:
             catch_up = CatchUp(
                 self._lines,

@@ -52,6 +52,7 @@ class Watch:
         self.ending = ""
         self._informer = informer
         self._view = view
+        self._form = view.form  # the plan's: another one ends the view, but a relist learns anew
         self._plan = plan
         self._cursor = plan.cursor or 0
         self._after = plan.after
@@ -122,7 +123,7 @@ class Watch:
         snapshot = self._plan.initial
         if snapshot is None:
             return
-        form = self._view.form
+        form = self._form
         candidates = iter(self._candidates.objects)
         while batch := list(islice(candidates, BATCH)):
             selected = [found for found in batch if self._plan.selection.matches(found)]

@@ -15,9 +15,6 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-SLOW_CLIENT = 60.0
-"""Seconds that a client may take to make room for the next part; then it is cut."""
-
 
 class ClientGoneError(Exception):
     """The client closed the connection."""
@@ -84,20 +81,13 @@ class Exchange:
         await self._sent({"type": "http.response.body", "body": part, "more_body": False})
 
     async def _sent(self, message: Message) -> None:
-        """Send; waits while the client is slow, but not for ever.
-
-        Raises ClientGoneError, of which SlowClientError is one.
-        """
+        """Send; waits while the client is slow, until it's cut. Raises ClientGoneError."""
         if self.connection.is_closing:
-            raise ClientGoneError
-        if not self.connection.is_congested:
-            await self._send(message)
-            return
-        try:
-            async with asyncio.timeout(SLOW_CLIENT):
-                await self._send(message)
-        except TimeoutError:
-            raise SlowClientError from None
+            raise self._leaving()
+        await self._send(message)
+
+    def _leaving(self) -> ClientGoneError:
+        return SlowClientError() if self.connection.is_slow else ClientGoneError()
 
     def abort(self) -> None:
         """Close the connection at once, so that the client sees the answer break off."""
@@ -130,7 +120,7 @@ class Exchange:
         gone = asyncio.create_task(self._gone(), name="client gone")
         finished = await race(work, gone, until)
         if not finished and not gone.cancelled():
-            raise ClientGoneError
+            raise self._leaving()
         return finished
 
     async def _gone(self) -> None:

@@ -4,8 +4,8 @@ import asyncio
 
 from proxy.kube.options import parse_query
 from proxy.kube.requests import Headers, Request, verb_of
-from proxy.reads.plan import Reason
-from proxy.server.exchange import Exchange, race
+from proxy.reads.plan import MAX_QUERY, Reason
+from proxy.server.exchange import ClientGoneError, Exchange, race
 from proxy.server.stats import Stats
 from proxy.upstream import tunnel
 from proxy.upstream.client import READ_TIMEOUT, Client
@@ -31,12 +31,12 @@ class Forwarder:
 
     async def forward(self, request: Request, reason: Reason, exchange: Exchange) -> None:
         """Pass a request and its answer through, unbuffered."""
-        if reason is Reason.PATH and Documents.covers(
-            request.method, request.path, exchange.headers
-        ):
+        headers, with_body = exchange.headers, _has_body(exchange.headers)
+        plain = reason is Reason.PATH and not with_body
+        if plain and Documents.covers(request.method, request.path, headers):
             await self._document(request, reason, exchange)
             return
-        if not _has_body(exchange.headers):
+        if not with_body:
             exchange.skip_body()
         exchange.is_watch = _is_watch(request)
         streams = exchange.is_watch or _is_streaming(request)
@@ -70,6 +70,9 @@ class Forwarder:
         authorization = await credentials.authorization() if own else ""
         upstream = await tunnel.connect(credentials, own=own)
         headers = [pair for pair in exchange.headers if pair[0] != b"x-kubecache-read"]
+        if exchange.connection.is_closing:
+            upstream[1].close()
+            raise ClientGoneError
         upstream[1].write(
             tunnel.request_head(
                 credentials, request.method, request.raw_target, headers, authorization
@@ -118,6 +121,8 @@ def _is_watch(request: Request) -> bool:
     """Tell whether the API server will take this for a watch; it knows a prefix for them too."""
     if request.method != "GET":
         return False
+    if len(request.query) > MAX_QUERY:  # too long to be read for everybody's sake
+        return b"watch=" in request.query
     asked = parse_query(request.query).get("watch", "false").lower() not in ("false", "0")
     named = request.target is not None and request.target.name
     return "/watch/" in request.path or (asked and not named)

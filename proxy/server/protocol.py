@@ -7,6 +7,7 @@ nothing is answered where its head ends, by the app's ``Door``.
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
+from math import inf
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -19,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from proxy.kube.errors import ApiError, BadRequest, RequestTooLarge
-from proxy.kube.paths import split_target
+from proxy.kube.paths import MAX_PATH, split_target
 from proxy.server.door import CONNECTION, Door, Whole
 
 MAX_HEAD = 1024 * 1024
@@ -31,6 +32,13 @@ MAX_HEADERS = 1000
 HEAD_TIMEOUT = 32.0
 """Seconds that a request's head may take to arrive, from its first byte or from the connection's
 beginning (kube-apiserver's ``ReadHeaderTimeout``)."""
+
+SLOW_CLIENT = 60.0
+"""Seconds within which a client has to read something of what it's sent."""
+
+LINGER = 0.5
+"""Seconds that a client has to read why it was refused. To close at once while it sends would reset
+the connection, and take the answer along (``rstAvoidanceDelay`` of Go's server)."""
 
 _PIECE = 16 * 1024
 """Bytes parsed at a time: what a client sends ahead of its answers waits as bytes behind it."""
@@ -52,6 +60,10 @@ class Protocol(HttpToolsProtocol):
     _muted = False
     _upgrading = False
     _refusal: ApiError | None = None
+    _is_lingering = False
+    _watching: asyncio.TimerHandle | None = None
+    _backlog = inf
+    is_slow = False
     _deadline: asyncio.TimerHandle | None = None
     _is_open = False
     _answered = False
@@ -130,7 +142,7 @@ class Protocol(HttpToolsProtocol):
         super().on_headers_complete()
         self.scope["raw_path"] = path
         self.scope["query_string"] = query
-        self.scope["path"] = unquote(path.decode("latin-1"))
+        self.scope["path"] = unquote(path[:MAX_PATH].decode("latin-1"))  # the admin app's
         if self._upgrading:  # what follows its answer is not HTTP, or the client doesn't know
             self.cycle.keep_alive = False
 
@@ -148,6 +160,8 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse, unless what came earlier has to be answered first."""
+        if self._is_lingering:
+            return
         self._unparsed += data
         self._is_open = True
         self._parse()
@@ -241,7 +255,38 @@ class Protocol(HttpToolsProtocol):
             return
         if cycle is None or cycle.response_complete or not cycle.response_started:
             self.transport.write(_encoded(error))
-        self.transport.close()
+            self.transport.write_eof()
+            self._unparsed = b""
+            self._is_lingering = True
+            self.loop.call_later(LINGER, self.transport.close)
+        else:
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        """Begin to watch a client that doesn't read as fast as it's answered."""
+        super().pause_writing()
+        self._backlog = inf
+        self._check_progress()
+
+    def resume_writing(self) -> None:
+        """Stop watching it."""
+        super().resume_writing()
+        self._stop_watching()
+
+    def _check_progress(self) -> None:
+        """Cut a client that has read nothing for so long, whatever it's sent."""
+        backlog = self.transport.get_write_buffer_size()
+        if backlog >= self._backlog:
+            self.is_slow = True
+            self.abort()
+            return
+        self._backlog = backlog
+        self._watching = self.loop.call_later(SLOW_CLIENT, self._check_progress)
+
+    def _stop_watching(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
 
     @property
     def is_closing(self) -> bool:
@@ -264,6 +309,7 @@ class Protocol(HttpToolsProtocol):
         self._hang_up()
         self._unset_keepalive_if_required()
         self._stop_waiting()
+        self._stop_watching()
         self._let_go()
 
     def _hang_up(self) -> None:
@@ -312,6 +358,6 @@ def _encoded(error: ApiError) -> bytes:
     body = error.status_body()
     return (
         b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-        b"connection: close\r\n\r\n%s"
+        b'cache-status: kubecache; detail="error"\r\nconnection: close\r\n\r\n%s'
         % (error.code, HTTPStatus(error.code).phrase.encode(), len(body), body)
     )

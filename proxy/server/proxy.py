@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from proxy.access.hosts import HostCheck
 from proxy.cache.backoff import Backoff
@@ -48,7 +49,7 @@ class Proxy:
             supervisor=self._supervisor,
         )
         self.stats = Stats()
-        self.unresolved: set[str] = {each.resource for each in cache.resources}
+        self.unresolved = [each.resource for each in cache.resources]
         self.pulse = Pulse()
         self.reader = Reader(
             self.informers, lambda: credentials.last_authorization, self._client.lines
@@ -90,10 +91,19 @@ class Proxy:
             except ApiError as error:
                 log.warning("resource %s: %s", wanted.resource, error)
                 await asyncio.sleep(backoff.next())
-        self._indexes[resource] = tuple(map(declared_field, wanted.indexes))
+        self._declare(resource, map(declared_field, wanted.indexes))
         for namespace in wanted.namespaces or ("",):
             self.informers.name(Scope(resource, namespace))
-        self.unresolved.discard(wanted.resource)
+        self.unresolved.remove(wanted.resource)
+
+    def _declare(self, resource: Resource, fields: Iterable[SelectableField]) -> None:
+        """Add fields to those of a resource; the settings may name it more than once."""
+        known = {field.label: field for field in self._indexes.get(resource, ())}
+        merged = known | {field.label: field for field in fields}
+        self._indexes[resource] = tuple(merged.values())
+        for informer in self.informers:
+            if informer.scope.resource == resource and len(merged) > len(known):
+                self.informers.relist(informer)
 
     async def failure(self) -> None:
         """Wait until something fails that the proxy can't do without. Raises its error."""

@@ -98,10 +98,12 @@ class Client:
         """Send a request and yield its answer; *target* is a raw path and query.
 
         Without an Authorization header the proxy's own credentials are used. Raises
-        ServiceUnavailable when nothing was sent, Timeout when the outcome is unknown; both also
-        while the body is read.
+        ServiceUnavailable when nothing was sent or was only to be read, Timeout when the outcome is
+        unknown; both also while the body is read.
         """
         values = _texts(headers)
+        if body is None:
+            values.popall("Content-Length", None)  # or the next request would be taken for it
         ssl = self.credentials.ssl_anonymous
         if "authorization" not in values:
             ssl = self.credentials.ssl

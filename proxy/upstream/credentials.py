@@ -20,6 +20,9 @@ from yaml import YAMLError
 REFRESH = 60.0
 """Seconds after which a token is read again (client-go's token file cache: one minute)."""
 
+PATIENCE = 0.1
+"""Seconds for which a request waits for a newer token: files are quick, plugins may not be."""
+
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 log = logging.getLogger(__name__)
@@ -53,20 +56,24 @@ class Credentials:
         self._loader = loader
         self._clock = clock
         self._refreshed = clock()
-        self._lock = asyncio.Lock()
+        self._refreshing: asyncio.Task[None] | None = None
         self._authorization = ""
 
     async def authorization(self) -> str:
         """Return the Authorization value to use now, or "" for none; tokens rotate underneath.
 
-        The old one stays in use while there is no new one to be had.
+        The old one stays in use while there is no new one to be had: a plugin may take long.
         """
-        async with self._lock:
-            try:
-                await self._refresh()
-            except Exception as error:
-                log.warning("credentials were not refreshed: %s", error)
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._refresh(), name="credentials")
+            self._refreshing.add_done_callback(self._refreshed_or_not)
+            await asyncio.wait({self._refreshing}, timeout=PATIENCE)
         return self._authorization
+
+    def _refreshed_or_not(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("credentials were not refreshed: %s", error)
 
     @property
     def last_authorization(self) -> str:

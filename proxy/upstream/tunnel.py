@@ -93,7 +93,7 @@ async def splice(client: Streams, upstream: Streams, answered: Callable[[int], N
         async with asyncio.TaskGroup() as group:
             group.create_task(_copy(client[0], upstream[1]), name="tunnel up")
             group.create_task(down(), name="tunnel down")
-    except* OSError:
+    except* (OSError, RuntimeError):
         pass  # one side is gone, and with it the tunnel
     finally:
         for _, writer in (client, upstream):

@@ -112,6 +112,7 @@ def test_only_if_cached_never_goes_upstream(
         f"{collection}?limit=1&continue=x",
         f"{collection}?labelSelector=a,,b",
         f"{collection}?resourceVersion=999999999",
+        f"{collection}?watch=1&resourceVersion=1&timeoutSeconds=1",
         "/version",
     ):
         answer = get(proxy.read, path, headers=(header,))

@@ -241,6 +241,28 @@ async def test_versions_never_go_back(kept: Kept) -> None:
     assert (kept.holds(), kept.informer.version) == (["x@3"], 5)
 
 
+@played
+async def test_objects_may_be_deleted_together(kept: Kept) -> None:
+    await kept.relist(5, stored("x", 3), stored("y", 4), stored("z", 5))
+    for key in ("x", "y"):
+        kept.change(EventType.DELETED, key, 6)
+    assert kept.holds() == ["z@5"]
+    assert kept.told() == ["DELETED x@6", "DELETED y@6"]
+    with pytest.raises(UnknownLayoutError):
+        kept.change(EventType.DELETED, "y", 6)
+    with pytest.raises(UnknownLayoutError):
+        kept.change(EventType.MODIFIED, "z", 6)
+
+
+@played
+async def test_a_list_of_an_older_version_ends_the_view(kept: Kept) -> None:
+    await kept.relist(100, stored("x", 3))
+    view = kept.view
+    await kept.relist(50, stored("x", 3))
+    assert view.ended is Ending.REWOUND
+    assert (kept.informer.version, kept.told()) == (50, [])
+
+
 @pytest.mark.parametrize("ending", list(Ending))
 def test_a_dropped_state_ends_for_its_readers(ending: Ending) -> None:
     async def drop() -> None:

@@ -179,11 +179,19 @@ def test_a_server_without_watch_list_is_paged_at_once(answer: Exception | None) 
     assert play.pauses == []
 
 
-@pytest.mark.parametrize("end", [[None], []], ids=["silent", "ended"])
-def test_a_watch_list_that_never_marks_its_end_is_paged(end: list[Step]) -> None:
-    play = Play([SYNCED[:1], *end], [LONG], pages=[PODS.page(item("z", version=4), version=6)])
+def test_a_watch_list_that_is_silent_before_its_mark_is_paged() -> None:
+    play = Play([SYNCED[:1], None], [LONG], pages=[PODS.page(item("z", version=4), version=6)])
     assert play.told[0] == "replace [z@4] at 6"
     assert play.asked[:3] == ["watchlist", "list", "watch 6"]
+
+
+def test_a_watch_list_that_ends_twice_before_its_mark_is_paged() -> None:
+    """Once may be a server that stops; one without WatchList always does."""
+    pages = [PODS.page(item("z", version=4), version=6)]
+    play = Play([SYNCED[:1]], [SYNCED[:1]], [LONG], pages=pages)
+    assert play.told[0] == "replace [z@4] at 6"
+    assert play.asked[:4] == ["watchlist", "watchlist", "list", "watch 6"]
+    assert Play([SYNCED[:1]], [SYNCED]).asked[:2] == ["watchlist", "watchlist"]
 
 
 @pytest.mark.parametrize(
@@ -467,7 +475,7 @@ def _state(name: str) -> State:
     states: dict[str, State] = {
         "unsynced": Unsynced(Trigger.START, watch_list=True),
         "paged": Unsynced(Trigger.EXPIRED, watch_list=False),
-        "syncing": Syncing(_nothing(), form, Store(), Trigger.EXPIRED),
+        "syncing": Syncing(_nothing(), form, Store(), Trigger.EXPIRED, ended=False),
         "disconnected": Disconnected(form, Trigger.ENDED),
         "streaming": Streaming(_nothing(), form, 0.0),
     }

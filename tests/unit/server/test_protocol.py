@@ -15,12 +15,13 @@ from uvicorn.server import ServerState
 
 from proxy.kube.requests import Headers
 from proxy.server.door import CONNECTION, Whole
-from proxy.server.protocol import HEAD_TIMEOUT, MAX_HEAD, Protocol
+from proxy.server.protocol import HEAD_TIMEOUT, LINGER, MAX_HEAD, SLOW_CLIENT, Protocol
 from tests.unit import virtual_time
 from tests.unit.builders import Clock
 
 HIDDEN = b"DELETE /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
 WATCHED = b"/watched"
+QUICK = b"GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
 LATER = b"GET /later HTTP/1.1\r\nHost: x\r\n\r\n"
 Seen = tuple[str, bytes, bytes, bytes]
 
@@ -33,9 +34,17 @@ class Wire(asyncio.Transport):
         self.sent = b""
         self.reading = True
         self.closed = False
+        self.backlog = 0
+        self.ended = False
+
+    def write_eof(self) -> None:
+        self.ended = True
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
+
+    def get_write_buffer_size(self) -> int:
+        return self.backlog
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         self.sent += bytes(data)
@@ -211,7 +220,7 @@ def test_a_body_that_cannot_be_told_from_requests_is_refused(coding: bytes) -> N
     async def story(peer: Peer) -> None:
         await peer.told(offer(b"Transfer-Encoding: " + coding) + b"\r\n" + HIDDEN)
         assert peer.answers == [b"400"]
-        assert peer.wire.closed
+        assert peer.wire.ended
 
     play(story)
 
@@ -287,9 +296,23 @@ def test_a_refusal_comes_after_what_was_asked_before(
         await peer.settled()
         assert peer.answers == answers
         assert len(peer.seen) == seen
-        assert peer.wire.closed
+        assert peer.wire.ended
 
     play(story)
+
+
+def test_who_is_refused_while_it_sends_can_read_why() -> None:
+    async def story() -> None:
+        peer = Peer()
+        await peer.told(b"GARBAGE\r\n\r\n")
+        await peer.told(LATER * 1000)
+        states = [(peer.wire.reading, peer.wire.closed)]
+        await asyncio.sleep(LINGER + 0.1)
+        states.append((peer.wire.reading, peer.wire.closed))
+        assert states == [(True, False), (True, True)]
+        assert (peer.answers, peer.seen) == ([b"400"], [])
+
+    virtual_time.run(story(), Clock())
 
 
 def test_requests_wait_as_bytes_behind_the_one_that_is_answered() -> None:
@@ -458,9 +481,33 @@ def test_half_a_head_does_not_end_the_answer_before_it() -> None:
     virtual_time.run(story(), Clock())
 
 
-# --- the door --------------------------------------------------------------------------------
+@pytest.mark.parametrize("app", [App, AppWithDoor])
+@pytest.mark.parametrize(
+    ("backlogs", "is_cut"),
+    [([90], True), ([80, 70], False), ([80, 80], True), ([80, None], False)],
+)
+def test_who_reads_nothing_is_cut(
+    app: type[App], backlogs: list[int | None], *, is_cut: bool
+) -> None:
+    """Whatever it's sent, with and without a door; None is when it has caught up."""
 
-QUICK = b"GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
+    async def story() -> None:
+        peer = Peer(app)
+        await peer.told(QUICK)
+        peer.wire.backlog = 90
+        peer.protocol.pause_writing()
+        for backlog in backlogs:
+            if backlog is None:
+                peer.protocol.resume_writing()
+            else:
+                peer.wire.backlog = backlog
+            await asyncio.sleep(SLOW_CLIENT + 1)
+        assert (peer.wire.closed, peer.protocol.is_slow) == (is_cut, is_cut)
+
+    virtual_time.run(story(), Clock())
+
+
+# --- the door --------------------------------------------------------------------------------
 
 
 def at_door(*steps: tuple[bytes, int, list[bytes]]) -> None:

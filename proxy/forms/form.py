@@ -55,6 +55,8 @@ class Form(Protocol):
 
     name: str
     content_type: bytes
+    warnings: tuple[bytes, ...]
+    """``Warning`` headers of every answer, as of a deprecated version."""
     shape: tuple[str, ...]
     """What the form depends on; another shape needs all objects anew."""
     is_custom: bool

@@ -84,8 +84,10 @@ class JsonForm:
         declared: Sequence[SelectableField] = (),
         *,
         generation: int = 0,
+        warnings: tuple[bytes, ...] = (),
     ) -> None:
         resource = info.resource
+        self.warnings = warnings
         self._layout, kind = _read_layout(sample)
         built_in = selectable_fields(resource.group, resource.plural)
         fields = {field.label: field for field in (*(built_in or ()), *declared)}

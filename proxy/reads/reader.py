@@ -10,6 +10,7 @@ from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
 from proxy.cache.reflector import Lines
 from proxy.cache.view import View
+from proxy.forms.form import Form
 from proxy.kube import gojson
 from proxy.kube.errors import not_found
 from proxy.kube.requests import Request
@@ -45,7 +46,7 @@ class Answer(NamedTuple):
     informer: Informer
     version: int
     status: int
-    content_type: bytes
+    form: Form
     length: int | None
     parts: Iterable[bytes]
 
@@ -55,7 +56,7 @@ class Stream(NamedTuple):
 
     informer: Informer
     version: int
-    content_type: bytes
+    form: Form
     watch: Watch
     caught_up: bool
 
@@ -168,9 +169,7 @@ class Reader:
             turns=self._turns,
             clock=self._clock,
         )
-        return Stream(
-            informer, view.store.version, view.form.content_type, watch, catch_up is not None
-        )
+        return Stream(informer, view.store.version, view.form, watch, catch_up is not None)
 
     def _list(self, serving: _Serving, decided: ServeList) -> Answer | Reason:
         view = serving.view
@@ -198,7 +197,7 @@ class Reader:
             serving.informer,
             decided.snapshot.version,
             200,
-            view.form.content_type,
+            view.form,
             None,
             chain(begun, parts),
         )
@@ -213,4 +212,4 @@ class Reader:
                 return Reason.LARGE_INDENT
             parts = (gojson.indent(b"".join(parts)),)
             length = len(parts[0])
-        return Answer(informer, version, status, view.form.content_type, length, parts)
+        return Answer(informer, version, status, view.form, length, parts)

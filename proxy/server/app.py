@@ -92,16 +92,15 @@ class ReadApp:
         request = begun.request
         try:
             await self._serve(request, begun.outcome, exchange)
-            return
-        except ApiError as error:
-            failure = error
         except ClientGoneError:
             raise
+        except ApiError as error:
+            exchange.source = "error"
+            await exchange.fail(error, [_ERROR])
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
-            failure = InternalError("the proxy failed; its log says why")
-        exchange.source = "error"
-        await exchange.fail(failure, [_ERROR])
+            exchange.source = "error"
+            await exchange.fail(InternalError("the proxy failed; its log says why"), [_ERROR])
 
     async def _serve(self, request: Request, outcome: _Outcome | None, exchange: Exchange) -> None:
         """Decide and answer."""
@@ -165,18 +164,16 @@ class ReadApp:
     async def _send_frames(self, stream: Stream, exchange: Exchange) -> None:
         async for frames in stream.watch.frames():
             if not exchange.status:
-                headers = [(b"content-type", stream.content_type), *_hit(stream)]
-                await exchange.start(200, headers)
+                await exchange.start(200, _hit(stream))
             if frames:
                 await exchange.write(frames)
         await exchange.finish()
 
 
 def _headers(answer: Answer) -> Headers:
-    headers = [(b"content-type", answer.content_type), *_hit(answer)]
-    if answer.length is not None:
-        headers.append((b"content-length", b"%d" % answer.length))
-    return headers
+    if answer.length is None:
+        return _hit(answer)
+    return [*_hit(answer), (b"content-length", b"%d" % answer.length)]
 
 
 def _hit(answer: Answer | Stream) -> Headers:
@@ -184,6 +181,8 @@ def _hit(answer: Answer | Stream) -> Headers:
     partial = isinstance(answer, Stream) and answer.caught_up
     how = b"fwd=partial" if partial else b"hit"
     return [
+        (b"content-type", answer.form.content_type),
+        *((b"warning", warning) for warning in answer.form.warnings),
         _NO_CACHE,
         (b"age", b"%d" % answer.informer.staleness),
         (b"cache-status", b'kubecache; %s; detail="rv=%d"' % (how, answer.version)),

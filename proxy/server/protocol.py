@@ -54,7 +54,8 @@ class Protocol(HttpToolsProtocol):
     """
 
     _unparsed = b""
-    _head: int | None = None
+    _in_head = False
+    _overhead = 0
     _running: RequestResponseCycle | None = None
     _declined = False
     _muted = False
@@ -100,7 +101,8 @@ class Protocol(HttpToolsProtocol):
         """Begin to count the bytes of a head."""
         if not self._muted:
             super().on_message_begin()
-            self._head = 0
+            self._in_head = True
+            self._overhead = 0
             self._answered = False
 
     def on_url(self, url: bytes) -> None:
@@ -110,14 +112,15 @@ class Protocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a header; what comes behind the head is a trailer, which nobody asks for."""
-        if self._head is not None and not self._muted and len(self.headers) <= MAX_HEADERS:
+        if self._in_head and not self._muted and len(self.headers) <= MAX_HEADERS:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Complete the scope of a request and start it."""
         if self._muted:
             return
-        self._head = None
+        self._in_head = False
+        self._overhead = 0
         self._stop_waiting()
         if len(self.headers) > MAX_HEADERS:
             self._refuse(RequestTooLarge(f"a request may have {MAX_HEADERS} headers"))
@@ -149,6 +152,7 @@ class Protocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Collect the body, unless the request has been refused."""
         if not self._answered:
+            self._overhead = 0
             super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -187,12 +191,11 @@ class Protocol(HttpToolsProtocol):
                 self._parse_on()
         except httptools.HttpParserError:
             self._refuse(BadRequest("the HTTP request can't be parsed"))
-        if self._head is not None:
-            self._head += len(piece)
-            if self._deadline is None:
-                self._expect_head()
-            if self._head > MAX_HEAD:
-                self._refuse(RequestTooLarge(f"the head of a request may have {MAX_HEAD} bytes"))
+        self._overhead += len(piece)
+        if self._in_head and self._deadline is None:
+            self._expect_head()
+        if self._overhead > MAX_HEAD:  # a head, or the trailers of a body
+            self._refuse(RequestTooLarge(f"the head of a request may have {MAX_HEAD} bytes"))
 
     def _parse_on(self) -> None:
         """Go on behind the head of a declined upgrade; the old parser would skip its body.
@@ -292,11 +295,6 @@ class Protocol(HttpToolsProtocol):
     def is_closing(self) -> bool:
         """Tell whether the client is gone, or cut."""
         return self.transport.is_closing()
-
-    @property
-    def is_congested(self) -> bool:
-        """Tell whether a write has to wait for the client to read."""
-        return self.flow.write_paused
 
     def abort(self) -> None:
         """Close the connection at once; the client sees an answer break off."""

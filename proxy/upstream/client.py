@@ -128,11 +128,15 @@ class Client:
 
     async def get(self, target: str) -> bytes:
         """Get a JSON body whole. Raises ApiError for anything but 200."""
+        return (await self.fetch(target))[1]
+
+    async def fetch(self, target: str) -> tuple[Headers, bytes]:
+        """Get a JSON body whole, and the headers. Raises ApiError for anything but 200."""
         async with self.open("GET", target, _PLAIN_JSON) as response:
             body = await response.body()
         if response.status != 200:
             raise from_status(response.status, body)
-        return body
+        return response.headers, body
 
     async def lines(self, target: str) -> AsyncGenerator[Sequence[bytes], None]:
         """Watch: yield lines as they arrive, an empty batch first, when the watch is accepted.

@@ -37,9 +37,13 @@ class ListWatch:
         custom = Definition(0, [])
         if selectable_fields(self._resource.group, self._resource.plural) is None:
             custom = await definition(self._client, self._resource)
-        sample = await self.list_page(1, "")
+        headers, sample = await self._client.fetch(f"{self._path}?limit=1")
         return JsonForm(
-            info, sample, [*self._indexes(), *custom.fields], generation=custom.generation
+            info,
+            sample,
+            [*self._indexes(), *custom.fields],
+            generation=custom.generation,
+            warnings=tuple(value for name, value in headers if name.lower() == b"warning"),
         )
 
     async def list_page(self, limit: int, continue_token: str) -> bytes:

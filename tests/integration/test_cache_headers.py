@@ -7,7 +7,7 @@ import pytest
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import cached, caught_up, eventually
 from tests.harness.differential import assert_source, cache_status, compare
-from tests.harness.http import Headers, ask, get, watch
+from tests.harness.http import Answer, Headers, ask, get, watch
 from tests.harness.objects import configmap, create, patch
 from tests.harness.proxy import Proxy
 
@@ -166,3 +166,20 @@ def test_age_grows_while_nothing_is_proven(proxy: Proxy, target: str) -> None:
         return int(get(proxy.read, target).header("Age") or "-1")
 
     eventually(lambda: age() >= 1, "an age of a second")
+
+
+@pytest.mark.parametrize(
+    "target", ["/api/v1/endpoints", "/api/v1/namespaces/default/endpoints/kubernetes"]
+)
+def test_what_is_deprecated_says_so(apiserver: ApiServer, proxy: Proxy, target: str) -> None:
+    cached(proxy.read, "/api/v1/endpoints")
+    judged = compare(apiserver.server, proxy.read, "GET", target, exact=True, source="hit")
+    assert "deprecated" in (judged.proxy.header("Warning") or "")
+
+
+def test_a_watch_of_what_is_deprecated_says_so(proxy: Proxy) -> None:
+    cached(proxy.read, "/api/v1/endpoints")
+    with watch(proxy.read, "/api/v1/endpoints?watch=1&timeoutSeconds=1") as stream:
+        answer = Answer(stream.status, stream.headers, b"")
+    assert_source(answer, "hit")
+    assert "deprecated" in (answer.header("Warning") or "")

@@ -12,7 +12,7 @@ from tests.harness.objects import create
 from tests.harness.proxy import Proxy, metrics
 
 COUNT = 8
-TTL = 10
+TTL = 20
 """Seconds; kube-apiserver puts what is created within a twentieth of it on one lease of etcd."""
 
 

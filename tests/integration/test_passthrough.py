@@ -430,3 +430,10 @@ def test_warnings_come_through(apiserver: ApiServer, proxy: Proxy, namespace: st
     answer = get(proxy.read, target).ok()
     assert answer.header("Warning") == get(apiserver.server, target).header("Warning")
     assert "relics are old" in (answer.header("Warning") or "")
+
+
+@pytest.mark.parametrize("target", ["/api", "/apis/apps/v1", "/version"])
+def test_a_document_may_be_asked_for_with_a_body(
+    apiserver: ApiServer, proxy: Proxy, target: str
+) -> None:
+    compare(apiserver.server, proxy.read, "GET", target, body=b"hello")

@@ -437,6 +437,16 @@ async def test_a_whole_that_is_forbidden_is_not_waited_for(registry: Registry) -
     assert registry.scopes == ["pods.v1", "pods.v1/a", "pods.v1/own"]
 
 
+@with_registry(Policy(AT_ONCE, own_namespace="own"))
+async def test_beside_a_whole_that_is_forbidden_any_number_is_earned(registry: Registry) -> None:
+    registry.refused[Scope(PODS)] = Forbidden("not all")
+    registry.informers.name(Scope(PODS))
+    await settle()
+    for namespace in "abcdefg":
+        registry.note(namespace)
+    assert registry.scopes == ["pods.v1", *(f"pods.v1/{name}" for name in "abcdefg"), "pods.v1/own"]
+
+
 @with_registry()
 async def test_a_part_that_the_whole_answers_for_is_stopped(registry: Registry) -> None:
     registry.note("a")

@@ -55,7 +55,7 @@ def answered(served: Served, target: str) -> tuple[int, bytes]:
     assert isinstance(answer, Answer), answer
     body = b"".join(answer.parts)
     assert answer.length in (None, len(body))
-    assert answer.content_type == b"application/json"
+    assert answer.form.content_type == b"application/json"
     if answer.status == 200 and b'"kind":"PodList"' in body:
         assert json.loads(body)["metadata"]["resourceVersion"] == str(answer.version)
     return answer.status, body
@@ -187,7 +187,7 @@ def test_a_watch_is_a_stream() -> None:
         informer = await served.synced()
         stream = served.reader.read(request(f"{COLLECTION}?watch=1&timeoutSeconds=5"))
         assert isinstance(stream, Stream)
-        assert (stream.version, stream.content_type) == (10, b"application/json")
+        assert (stream.version, stream.form.content_type) == (10, b"application/json")
         assert (stream.informer, stream.caught_up) == (informer, False)
         return [frames async for frames in stream.watch.frames()]
 

@@ -239,6 +239,28 @@ def test_trailers_are_no_headers(head: bytes) -> None:
     play(story)
 
 
+@pytest.mark.parametrize("line", [b"a: b\r\n", b"a"])
+def test_trailers_do_not_go_on_for_ever(line: bytes) -> None:
+    async def story(peer: Peer) -> None:
+        await peer.told(
+            b"POST /first HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+        )
+        await peer.told(line * (MAX_HEAD // len(line) + 40_000), at_a_time=100_000)
+        assert peer.answers == [b"431"]
+
+    play(story)
+
+
+def test_a_long_body_has_no_limit_of_its_own() -> None:
+    async def story(peer: Peer) -> None:
+        chunk = b"10000\r\n%s\r\n" % bytes(65_536)
+        head = b"POST /first HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await peer.told(head + chunk * 40 + b"0\r\n\r\n", at_a_time=100_000)
+        assert [len(body) for *_, body in peer.seen] == [40 * 65_536]
+
+    play(story)
+
+
 def test_a_method_that_would_be_a_tunnel_is_none() -> None:
     async def story(peer: Peer) -> None:
         await peer.told(b"CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n" + LATER)

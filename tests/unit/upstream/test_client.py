@@ -262,6 +262,29 @@ def test_two_clients_that_ask_for_one_document_do_not_disturb_each_other(
     asyncio.run(run())
 
 
+def test_a_length_without_a_body_is_not_sent(kubeconfig: Write) -> None:
+    async def run() -> None:
+        async with serving(answering(OK)) as server, client_of(kubeconfig(server.url)) as client:
+            headers = [(b"content-length", b"5"), (b"content-type", b"text/plain")]
+            async with client.open("GET", "/api", headers) as response:
+                await response.body()
+            assert "content-length" not in server.headers()
+
+    asyncio.run(run())
+
+
+def test_documents_are_kept_apart_for_people(kubeconfig: Write) -> None:
+    async def run() -> None:
+        ok = b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 0\r\n\r\n'
+        async with serving(answering(ok)) as server, client_of(kubeconfig(server.url)) as client:
+            documents = Documents(client)
+            for agent in (b"kubectl/1", b"curl/8", b"kubectl/2", b"Mozilla/5.0"):
+                await documents.get("/apis", [(b"user-agent", agent)])
+            assert len(documents) == 2
+
+    asyncio.run(run())
+
+
 def test_what_documents_are_kept_by_counts_too(kubeconfig: Write) -> None:
     async def run() -> None:
         ok = b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 0\r\n\r\n'

@@ -177,7 +177,8 @@ class Informers:
                 log.log(level, "informer %s refused: %s", informer.scope, error)
                 if self._gives_up(informer, error):
                     return
-            except Exception:
+            except Exception as error:
+                informer.reflector.last_error = repr(error)
                 log.exception("informer %s failed", informer.scope)
             informer.drop(Ending.STOPPED)
             await asyncio.sleep(REFUSED_PAUSE / 2)

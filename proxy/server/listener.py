@@ -64,6 +64,8 @@ class Listener:
         self._server.should_exit = True
         if self._task is not None:
             await self._task
+        if self._address.path:
+            Path(self._address.path).unlink(missing_ok=True)
 
 
 def _bind(address: Address) -> socket.socket:

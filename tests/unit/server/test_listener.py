@@ -65,6 +65,7 @@ def test_a_unix_socket_is_for_its_owner_and_group(tmp_path: Path) -> None:
         assert (await asked(path)).startswith(b"HTTP/1.1 200 OK")
 
     play(unix(path), story)
+    assert not path.exists()
 
 
 def test_a_socket_that_a_dead_process_left_is_replaced(tmp_path: Path) -> None:

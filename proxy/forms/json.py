@@ -70,8 +70,7 @@ class JsonForm:
     """JSON of one resource, in the layout that *sample*, a list of it, shows.
 
     *declared* are fields beside those that are built in, *generation* is that of the resource's
-    definition. Raises UnknownLayoutError when the sample
-    is in neither layout.
+    definition. Raises UnknownLayoutError when the sample is in neither layout.
     """
 
     name = "json"

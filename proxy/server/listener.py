@@ -65,7 +65,7 @@ class Listener:
         if self._task is not None:
             await self._task
         if self._address.path:
-            Path(self._address.path).unlink(missing_ok=True)
+            _unlink(self._address.path)
 
 
 def _bind(address: Address) -> socket.socket:
@@ -95,6 +95,10 @@ def _bind_unix(path: str) -> socket.socket:
     return bound
 
 
+def _unlink(path: str) -> None:
+    Path(path).unlink(missing_ok=True)
+
+
 def _remove_abandoned(path: str) -> None:
     """Remove a socket that a dead process left. Raises OSError when somebody listens on it."""
     if not Path(path).is_socket():
@@ -103,7 +107,7 @@ def _remove_abandoned(path: str) -> None:
         try:
             probe.connect(path)
         except ConnectionRefusedError:
-            Path(path).unlink()
+            _unlink(path)
         else:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 

@@ -9,8 +9,6 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import eventually
 from tests.harness.http import Server
@@ -54,7 +52,6 @@ def messages(server: Server, target: str) -> Iterator[Iterator[bytes]]:
         stream.close()
 
 
-@pytest.mark.unchained("an Origin that names the first proxy is foreign to the second")
 def test_frames_are_the_apiservers(apiserver: ApiServer, proxy: Proxy, namespace: str) -> None:
     collection = f"/api/v1/namespaces/{namespace}/configmaps"
     version = create(apiserver.server, collection, configmap("a"))["metadata"]["resourceVersion"]

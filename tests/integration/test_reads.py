@@ -131,7 +131,7 @@ GETS = [
     (f"{CONFIGMAPS}/c0", "hit"),
     (f"{CONFIGMAPS}/c0?resourceVersion=", "hit"),
     (f"{CONFIGMAPS}/c0?resourceVersion=0", "hit"),
-    (f"{CONFIGMAPS}/c0?resourceVersion=00", "hit"),
+    (f"{CONFIGMAPS}/c0?resourceVersion=00", "fwd=bypass"),
     (f"{CONFIGMAPS}/c0?resourceVersion=1", "hit"),
     (f"{CONFIGMAPS}/c0?resourceVersion={{rv}}", "hit"),
     (f"{CONFIGMAPS}/c0?watch=1", "hit"),

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from tests.harness.objects import (
     pod,
     pod_status,
 )
-from tests.harness.proxy import Proxy
+from tests.harness.proxy import Proxy, metrics
 
 CONFIGMAPS = "/api/v1/configmaps"
 BOOKMARK = b'{"type":"BOOKMARK"'
@@ -436,3 +437,43 @@ def _expired(both: Both, version: str) -> list[Any]:
             assert stream.line() == b""
             answers.append((stream.status, event))
     return answers
+
+
+# --- objects that expire ---------------------------------------------------------------------
+
+COUNT = 8
+TTL = 20
+"""Seconds; kube-apiserver puts what is created within a twentieth of it on one lease of etcd."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def expiry() -> Iterator[Future[None]]:
+    """Events take their time to expire, which they do beside other tests: slow ones come last."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(let_events_expire)
+
+
+def let_events_expire() -> None:
+    """Many at a time, at one resourceVersion: an order of versions must not be asked for."""
+    with ApiServer(flags=[f"--event-ttl={TTL}s"]) as own, Proxy(own.kubeconfig()) as proxy:
+        namespace = own.new_namespace()
+        collection = f"/api/v1/namespaces/{namespace}/events"
+        cached(proxy.read, collection)
+        target = f"{collection}?watch=1"
+        with watch(own.server, target) as theirs, watch(proxy.read, target) as ours:
+            about = {"namespace": namespace}
+            for number in range(COUNT):
+                body = {"metadata": {"name": f"e{number}"}, "involvedObject": about}
+                create(own.server, collection, body)
+            told = theirs.events(2 * COUNT, timeout=3 * TTL)
+            assert ours.events(2 * COUNT, timeout=10) == told
+        deleted = [each["object"]["metadata"] for each in told if each["type"] == "DELETED"]
+        assert len(deleted) == COUNT
+        assert len({each["resourceVersion"] for each in deleted}) < COUNT, "some went together"
+        compare(own.server, proxy.read, "GET", collection, source="hit")
+        assert metrics(proxy.nearest).total("kubecache_informer_relists_total") == 1
+
+
+@pytest.mark.slow
+def test_events_that_expire_together(expiry: Future[None]) -> None:
+    expiry.result(100)

@@ -136,7 +136,11 @@ def test_declared_indexes(apiserver: ApiServer) -> None:
         body["metadata"]["ownerReferences"] = [{**owner, "uid": uid} for uid in uids]
         create(apiserver.server, collection, body)
     indexes = ["data.color", "metadata.ownerReferences[*].uid"]
-    resources = [{"resource": "configmaps", "indexes": indexes}]
+    # One resource may be named twice, and in two ways: what both declare adds up.
+    resources = [
+        {"resource": name, "indexes": [index]}
+        for name, index in zip(("configmaps", "configmaps.v1"), indexes, strict=True)
+    ]
     with Proxy(apiserver.kubeconfig(), config={"cache": {"resources": resources}}) as proxy:
 
         def names(selector: str) -> set[int]:

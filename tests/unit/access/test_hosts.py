@@ -13,6 +13,7 @@ from proxy.access.hosts import HostCheck
         ("127.0.0.1", "LOCALHOST:8001", None, False),
         ("::1", "[::1]:8001", None, False),
         ("127.0.0.1", "evil.example", None, True),
+        ("127.0.0.1", "127.0.0.1:" + "8" * 250, None, True),
         ("127.0.0.1", "127.0.0.1.evil.example", None, True),
         ("127.0.0.1", None, None, False),
         ("127.0.0.1", "127.0.0.1:8001", "http://127.0.0.1:8001", False),

@@ -126,6 +126,7 @@ def options(**members: Any) -> ReadOptions:
         # pretty is read by another function: whatever isn't true is false.
         ("pretty=", {}),
         ("pretty=1", {"pretty": True}),
+        ("%70retty=1", {}),
         ("pretty=t", {"pretty": True}),
         ("pretty=TRUE", {"pretty": True}),
         ("pretty=0", {"pretty": False}),

@@ -13,7 +13,7 @@ Write = Callable[..., str]
 def kubeconfig(tmp_path: Path) -> Write:
     """Write a kubeconfig for a server; further arguments are the user's."""
 
-    def write(url: str, **user: str) -> str:
+    def write(url: str, **user: object) -> str:
         path = tmp_path / "kubeconfig"
         path.write_text(
             json.dumps(

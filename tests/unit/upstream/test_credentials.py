@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import json
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,28 @@ def test_a_token_file_is_read_again(kubeconfig: Write, tmp_path: Path) -> None:
         return [before, still, await found.authorization()]
 
     assert asyncio.run(run()) == ["Bearer old", "Bearer old", "Bearer new"]
+
+
+def test_a_plugin_that_hangs_holds_nobody_up(kubeconfig: Write, tmp_path: Path) -> None:
+    """It is asked for a newer token beside those who go on with the old one."""
+    clock = Clock()
+    plugin, asked = tmp_path / "plugin", tmp_path / "asked"
+    version = "client.authentication.k8s.io/v1"
+    found = json.dumps({"kind": "ExecCredential", "apiVersion": version, "status": {"token": "t"}})
+    plugin.write_text(f"#!/bin/sh\n[ -e {asked} ] && sleep 2\ntouch {asked}\necho '{found}'\n")
+    plugin.chmod(0o755)
+    command = {"apiVersion": version, "command": str(plugin), "interactiveMode": "Never"}
+
+    async def run() -> list[bool | str]:
+        credentials = await load(kubeconfig("http://127.0.0.1:1", exec=command), None, clock=clock)
+        clock.now += REFRESH + 1
+        shown: list[bool | str] = [await credentials.authorization()]
+        hanging = [task for task in asyncio.all_tasks() if task.get_name() == "credentials"]
+        shown += [await credentials.authorization(), any(not task.done() for task in hanging)]
+        await asyncio.wait(hanging)
+        return shown
+
+    assert asyncio.run(run()) == ["Bearer t", "Bearer t", True]
 
 
 def test_a_refresh_that_fails_leaves_the_old_token(kubeconfig: Write, tmp_path: Path) -> None:

@@ -131,6 +131,9 @@ class _Source:
     async def current_version(self) -> int:
         return self._version
 
+    def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
+        raise NotImplementedError
+
     async def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
         lines: list[bytes] = []
         for number in range(OBJECTS):

@@ -115,6 +115,17 @@ class History:
             return None
         return self._first + bisect_right(self._events, version, lo=self._gone, key=_version)
 
+    def at(self, version: int) -> Event | None:
+        """Find the event of a version."""
+        cursor = self.cursor_after(version - 1)
+        found = self.read(cursor, 1) if cursor is not None else None
+        return found[0] if found and found[0].version == version else None
+
+    def newest(self, limit: int) -> list[Event]:
+        """The last *limit* events, the newest one first."""
+        start = max(self._gone, len(self._events) - limit)
+        return [event for event in reversed(self._events[start:]) if event is not None]
+
     def read(self, cursor: int, limit: int) -> list[Event] | None:
         """Read up to *limit* events from *cursor* on; None when the ring has passed it."""
         start = cursor - self._first

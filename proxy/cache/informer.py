@@ -20,19 +20,26 @@ from proxy.cache.difference import (
     differences,
     let_go,
 )
+from proxy.cache.expectations import Expectation, Expectations, collection_key
+from proxy.cache.lag import Lag, Write
+from proxy.cache.proofs import Proofs
+from proxy.cache.prover import Prover
 from proxy.cache.reflector import Reflector, Source
 from proxy.cache.scope import Scope
 from proxy.cache.signal import Signal
 from proxy.cache.store import Store
+from proxy.cache.supervisor import Supervisor
 from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType, Form, UnknownLayoutError
 
 log = logging.getLogger(__name__)
 
-STALLED = 90.0
+STALLED = 70.0
 """Seconds without a sign of the API server after which an informer counts as stalled: the silence
-after which a watch is given up (70 s), and time to reconnect."""
+after which a watch is given up (65 s), and time to reconnect."""
 
+RECENT = 256
+"""Events among which a deletion is looked for that has just been acknowledged."""
 
 MANY = 1000
 """Changes that are told in a thread, since sorting them would hold up the event loop."""
@@ -52,6 +59,7 @@ class Informer:
         source: Source,
         *,
         named: bool = False,
+        supervisor: Supervisor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.scope = scope
@@ -64,15 +72,24 @@ class Informer:
         self.relisted = 0
         self.terminated: Counter[str] = Counter()
         self.events: dict[EventType, int] = dict.fromkeys(EventType, 0)
+        self.proofs = Proofs(clock())
+        self.expectations = Expectations()
+        self.lag = Lag()
         self.reflector = Reflector(source, self, Backoff(clock=clock), clock=clock)
+        self.prover = Prover(source, self, (supervisor or Supervisor()).spawn, clock)
         self.last_used = clock()
         self._clock = clock
-        self._proven = clock()
         self._heard = clock()
+        self._suspected = False
 
     def __repr__(self) -> str:
         state = f"at {self.version}" if self.view else "unsynced"
         return f"<Informer {self.scope} {state}>"
+
+    @property
+    def key(self) -> str:
+        """The key of the collection that it holds."""
+        return collection_key(self.scope.namespace)
 
     @property
     def version(self) -> int:
@@ -81,13 +98,23 @@ class Informer:
 
     @property
     def staleness(self) -> float:
-        """Seconds since this informer was last proven current with the API server's watch cache."""
-        return self._clock() - self._proven
+        """Seconds since this informer was last known to be current."""
+        return self._clock() - self.proofs.last
+
+    @property
+    def unproven(self) -> float:
+        """Seconds since the last moment at which it was proven current with etcd."""
+        return self._clock() - self.proofs.proven
+
+    @property
+    def is_stalled(self) -> bool:
+        """Tell whether the API server gives no sign: it has been silent, or leaves probes alone."""
+        return self._suspected or self._clock() - self._heard >= STALLED
 
     @property
     def is_ready(self) -> bool:
         """Synced, and not stalled."""
-        return self.view is not None and self._clock() - self._heard < STALLED
+        return self.view is not None and not self.is_stalled
 
     def touch(self) -> None:
         """Note that somebody reads from it."""
@@ -113,7 +140,7 @@ class Informer:
         if self.view is None:
             self.view = View(form, store, self._clock)
             log.info("informer %s synced: %d objects", self.scope, len(store))
-        self._prove()
+        self._tell()
 
     async def _continue(self, view: View, form: Form, store: Store) -> None:
         """Tell the difference between two states, the new one's objects being those of *store*."""
@@ -132,7 +159,7 @@ class Informer:
         replaced = view.history.extend(events)
         view.relist(form, store)
         self.relisted += len(events)
-        self._prove()
+        self._tell()
         for _ in chain(let_go(replaced), let_go(events), let_go(pairs), old.dismantle()):
             await asyncio.sleep(0)
 
@@ -150,20 +177,75 @@ class Informer:
         view.store.version = view.store.changed = found.version
         view.history.append(event_type, found.version, found, previous)
         self.events[event_type] += 1
-        self._prove()
+        self._tell()
 
     def bookmark(self, version: int) -> None:
         """Take over a bookmark: the state is that of *version* too."""
         store = self._synced_view().store
         store.version = max(store.version, version)
-        self._prove()
+        self._tell()
 
     def contact(self) -> None:
         """Note that the API server answers; a resource without bookmarks may be silent for long."""
         self._heard = self._clock()
+        self._suspected = False
+
+    def suspect(self, error: str) -> None:
+        """Note that the API server doesn't answer, as long as it gives no sign."""
+        if not self._suspected:
+            log.warning("informer %s: the API server is away: %s", self.scope, error)
+        self._suspected = True
+
+    def reconnect(self) -> None:
+        """Open another watch in place of one that doesn't bring what it should."""
+        log.warning("informer %s: its watch is stuck at %d", self.scope, self.version)
+        self.reflector.interrupt()
+
+    def learn(self, version: int, moment: float) -> None:
+        """Note that the API server had *version* when it was asked at *moment*."""
+        self.contact()
+        self.proofs.learn(version, moment, self.version)
+        self._settle()
+
+    def acknowledge(self, expected: Expectation, write: Write | None = None) -> None:
+        """Expect what a write has changed to arrive, or what a live read has shown."""
+        view = self.view
+        if write is not None:
+            self.lag.expect(write, self.version, view.history if view else None)
+        if expected.uid and not self._holds(expected):
+            # Without it the state is either past the deletion, or before the creation.
+            if self._has_deleted(expected):
+                return
+            expected = expected._replace(uid="")
+        if not self._is_met(expected):
+            self.expectations.add(expected)
+
+    def _holds(self, expected: Expectation) -> bool:
+        found = self.view.store.get(expected.key) if self.view else None
+        return found is not None and found.uid == expected.uid
+
+    def _has_deleted(self, expected: Expectation) -> bool:
+        return self.view is not None and any(
+            event.type is EventType.DELETED and event.object.uid == expected.uid
+            for event in self.view.history.newest(RECENT)
+        )
+
+    def _is_met(self, expected: Expectation) -> bool:
+        return (
+            0 < expected.version <= self.version
+            or (expected.uid != "" and not self._holds(expected))
+            or self.proofs.proven >= expected.moment
+        )
+
+    def _settle(self) -> None:
+        if self.expectations:
+            self.expectations.settle(self._is_met)
 
     def drop(self, ending: Ending) -> None:
         """Forget the state; its readers end."""
+        if ending is Ending.REWOUND:  # what is known of versions is void
+            self.expectations.clear()
+            self.proofs.forget()
         if self.view is not None:
             self.view.ended = ending
             self.view = None
@@ -174,8 +256,12 @@ class Informer:
             raise RuntimeError(f"{self!r} was given a change before its first list")
         return self.view
 
-    def _prove(self) -> None:
-        self._proven = self._heard = self._clock()
+    def _tell(self) -> None:
+        """Note a sign of the watch, and wake whoever waits for one."""
+        self.contact()
+        self.proofs.tell(self.version, self._heard)
+        self.lag.reach(self.version, self._heard)
+        self._settle()
         self.signal.ring()
 
 

@@ -3,18 +3,20 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from proxy.cache.demand import Demand
+from proxy.cache.expectations import Expectation
 from proxy.cache.informer import Informer
+from proxy.cache.lag import Write
 from proxy.cache.reflector import RefusedError, Source, Trigger
 from proxy.cache.scope import Scope
 from proxy.cache.supervisor import Supervisor
 from proxy.cache.view import Ending
 from proxy.kube.errors import Forbidden
 from proxy.kube.requests import Verb
-from proxy.kube.resources import Resource
+from proxy.kube.resources import Resource, storage_of
 
 MAX_NAMESPACES = 4
 """Namespaced informers of a resource at the most; one more earns the whole resource."""
@@ -33,7 +35,7 @@ class Policy:
     """Which informers are earned, and for how long: the settings below ``cache``.
 
     *own_namespace* stands in for a named resource that may not be listed cluster-wide.
-    *idle_ttl* is in seconds.
+    *idle_ttl* is in seconds, and so is *probe_interval*, 0 for probes on demand only.
     """
 
     thresholds: dict[Verb, int] = field(
@@ -41,6 +43,7 @@ class Policy:
     )
     idle_ttl: float = 1800.0
     own_namespace: str = ""
+    probe_interval: float = 0.0
 
 
 class Informers:
@@ -60,9 +63,10 @@ class Informers:
         self._supervisor = supervisor or Supervisor()
         self._demand = Demand(policy.thresholds, clock)
         self._informers: dict[Scope, Informer] = {}
+        self._stored: dict[tuple[str, str], list[Informer]] = {}
         self._tasks: dict[Scope, asyncio.Task[None]] = {}
         self._refused: dict[Scope, float] = {}
-        self._sweeper: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
 
     def __iter__(self) -> Iterator[Informer]:
         return iter(list(self._informers.values()))
@@ -88,8 +92,10 @@ class Informers:
         return Scope(informer.scope.resource, self._policy.own_namespace)
 
     def start(self) -> None:
-        """Start the sweep of idle informers."""
-        self._sweeper = self._supervisor.spawn(self._sweep(), name="informers sweep")
+        """Start the sweep of idle informers, and regular proofs of the others."""
+        self._background.append(self._supervisor.spawn(self._sweep(), name="informers sweep"))
+        if self._policy.probe_interval:
+            self._background.append(self._supervisor.spawn(self._prove(), name="regular proofs"))
 
     def name(self, scope: Scope) -> None:
         """Start the informer of a scope that the settings name; it never idles out.
@@ -104,7 +110,7 @@ class Informers:
 
     async def stop(self) -> None:
         """End every informer; their watches end cleanly."""
-        tasks = [*self._tasks.values(), *([self._sweeper] if self._sweeper else [])]
+        tasks = [*self._tasks.values(), *self._background]
         for informer in self:
             self.stop_informer(informer)
         for task in tasks:
@@ -121,6 +127,18 @@ class Informers:
         if part is None or (whole is not None and whole.view and whole.version >= part.version):
             return whole
         return part
+
+    def of(self, resource: Resource) -> Sequence[Informer]:
+        """The informers of the objects that *resource* shows, in whatever scope and version."""
+        return self._stored.get(storage_of(resource), ())
+
+    def acknowledge(
+        self, resource: Resource, expected: Expectation, write: Write | None = None
+    ) -> None:
+        """Let the informers that hold an object or a collection expect what happened to it."""
+        for informer in self.of(resource):
+            if not informer.scope.namespace or expected.concerns(informer.key, expected.client):
+                informer.acknowledge(expected, write)
 
     def note(self, resource: Resource, namespace: str, read: Verb) -> None:
         """Count a read that no informer answered, and start one when it's earned."""
@@ -151,8 +169,15 @@ class Informers:
         return self._clock() - self._refused.get(scope, float("-inf")) < REFUSED_PAUSE
 
     def _open(self, scope: Scope, *, named: bool) -> None:
-        informer = Informer(scope, self._source_of(scope), named=named, clock=self._clock)
+        informer = Informer(
+            scope,
+            self._source_of(scope),
+            named=named,
+            supervisor=self._supervisor,
+            clock=self._clock,
+        )
         self._informers[scope] = informer
+        self._stored.setdefault(storage_of(scope.resource), []).append(informer)
         self._run(informer, Trigger.START)
         log.debug("informer %s started (%s)", scope, "named" if named else "earned")
 
@@ -204,8 +229,21 @@ class Informers:
 
     def _close(self, informer: Informer) -> None:
         informer.drop(Ending.STOPPED)
-        self._informers.pop(informer.scope, None)
+        informer.prover.close()
+        if self._informers.pop(informer.scope, None) is not None:
+            stored = storage_of(informer.scope.resource)
+            self._stored[stored].remove(informer)
+            if not self._stored[stored]:
+                del self._stored[stored]
         self._tasks.pop(informer.scope, None)
+
+    async def _prove(self) -> None:
+        """Let no informer go unproven for longer than the interval."""
+        while True:
+            await asyncio.sleep(self._policy.probe_interval)
+            for informer in self:
+                if informer.view is not None:
+                    informer.prover.refresh()
 
     async def _sweep(self) -> None:
         """Stop the earned informers that nobody watches, and nobody has used or needs to."""

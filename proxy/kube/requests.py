@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
+from math import inf
 from string import printable
 from urllib.parse import quote
 
@@ -16,6 +17,11 @@ LONGEST = 1024
 """Characters of a list of directives that is looked at; a head may have a megabyte of them."""
 
 _SENT_AS_THEY_ARE = printable.strip().replace("#", "")  # Go takes a "#" literally
+
+
+def header_of(headers: Headers, name: bytes) -> bytes:
+    """The first header of a *name*, which is in lower case; empty for none."""
+    return next((value for each, value in headers if each.lower() == name), b"")
 
 
 class Verb(StrEnum):
@@ -36,8 +42,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """A request's first line and headers; *path* is raw and has lost the ``/live`` prefix.
 
     ``live``: the client asks for the API server's own answer. ``only_if_cached``: it asks for none
-    but a cached one. ``authorization`` is what it shows, None for nothing; ``impersonates``: it
-    asks to be somebody else.
+    but a cached one. ``max_age``: it asks for one that has been proven current within so many
+    seconds; ``max_stale``: how much older it may be while the API server is away. ``authorization``
+    is what it shows, None for nothing; ``impersonates``: it asks to be somebody else.
     """
 
     method: str
@@ -46,6 +53,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     target: ResourcePath | None
     live: bool = False
     only_if_cached: bool = False
+    max_age: float | None = None
+    max_stale: float | None = None
     accept: str = ""
     user_agent: str = ""
     authorization: str | None = None
@@ -75,14 +84,16 @@ def parse_request(method: str, raw_path: bytes, query: bytes, headers: Headers) 
             found.setdefault(name, value.decode("latin-1"))
         elif name.startswith(b"impersonate-"):
             impersonates = True
-    freshness = _freshness(found) if found.keys() & _FRESHNESS else frozenset()
+    freshness = _freshness(found) if found.keys() & _FRESHNESS else {}
     return Request(
         method=method,
         path=path,
         query=query,
         target=parse_path(path),
-        live=prefixed or not freshness.isdisjoint(_LIVE),
-        only_if_cached=not freshness.isdisjoint(_CACHED),
+        live=prefixed or not freshness.keys().isdisjoint(_LIVE),
+        only_if_cached=not freshness.keys().isdisjoint(_CACHED),
+        max_age=_seconds(freshness, "max-age", 0.0),
+        max_stale=_seconds(freshness, "max-stale", inf),
         accept=found.get(b"accept", ""),
         user_agent=found.get(b"user-agent", ""),
         authorization=found.get(b"authorization"),
@@ -93,20 +104,33 @@ def parse_request(method: str, raw_path: bytes, query: bytes, headers: Headers) 
 _FRESHNESS = frozenset({b"cache-control", b"x-kubecache-read"})
 _READ = frozenset({b"accept", b"user-agent", b"authorization"}) | _FRESHNESS
 
-# max-age is answered live: nothing here proves a cached answer current to the second.
-_LIVE = frozenset({"no-cache", "no-store", "max-age", "live"})
+_LIVE = frozenset({"no-cache", "no-store", "live"})
 _CACHED = frozenset({"only-if-cached", "cache"})
 
 
-def _freshness(found: dict[bytes, str]) -> frozenset[str]:
+def _freshness(found: dict[bytes, str]) -> dict[str, str]:
     """Collect the directives of Cache-Control (RFC 9111) and the word of X-Kubecache-Read.
 
     More than anybody means is not looked at, and answered live.
     """
     if any(len(found.get(name, "")) > LONGEST for name in _FRESHNESS):
-        return frozenset({"no-cache"})
+        return {"no-cache": ""}
     lists = (found.get(name, "").lower().split(",") for name in _FRESHNESS)
-    return frozenset(each.partition("=")[0].strip() for words in lists for each in words)
+    pairs = (each.partition("=") for words in lists for each in words)
+    directives: dict[str, str] = {}
+    for name, _, value in pairs:
+        directives.setdefault(name.strip(), value.strip().strip('"'))
+    return directives
+
+
+def _seconds(directives: dict[str, str], name: str, default: float) -> float | None:
+    """Read a directive in seconds; what isn't a number asks for the strictest (RFC 9111 §4.2.1)."""
+    if name not in directives:
+        return None
+    value = directives[name]
+    if not value:
+        return default
+    return float(value) if value.isascii() and value.isdigit() else 0.0
 
 
 _VERBS = {

@@ -48,6 +48,14 @@ def has_no_watch_cache(resource: Resource) -> bool:
     return resource.plural == "events" and resource.group in ("", "events.k8s.io")
 
 
+def storage_of(resource: Resource) -> tuple[str, str]:
+    """Name where the objects are stored: group and plural, whatever version shows them.
+
+    Events of both groups are the same ones.
+    """
+    return ("" if has_no_watch_cache(resource) else resource.group), resource.plural
+
+
 def object_key(namespace: str, name: str) -> str:
     """Build the key that lists are sorted by: ``namespace/name``, cluster-scoped ``name``.
 

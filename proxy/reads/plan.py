@@ -45,6 +45,9 @@ class Reason(Enum):
     EXACT = ("uri-miss", "exact-version")
     BOOKMARK = ("uri-miss", "bookmark-unknown")
     AHEAD = ("stale", "version-ahead")
+    UNSEEN = ("stale", "unseen-write")
+    UNPROVEN = ("stale", "unproven")
+    UNCONFIRMED = ("uri-miss", "unconfirmed-miss")
     LARGE_INDENT = ("vary-miss", "indent")
 
     def __init__(self, fwd: str, detail: str) -> None:
@@ -245,6 +248,19 @@ def _continued(text: str, view: View) -> _Point | Wait | Reason:
         return _Point(view.store.snapshot(), token.start)
     point = _exactly(token.version, view)
     return point._replace(start=token.start) if isinstance(point, _Point) else point
+
+
+def asks_latest(read: Read) -> bool:
+    """Tell a read of the present state from one of a past state, or of what came after it."""
+    options = read.options
+    if read.verb is Verb.LIST:
+        exact = options.resource_version_match == "Exact"
+        page = options.limit > 0 and not options.resource_version_match
+        is_past = options.continue_token or (options.resource_version and (exact or page))
+        return not is_past
+    if read.verb is Verb.WATCH:
+        return not options.resource_version or options.send_initial_events is True
+    return True
 
 
 def _plan_watch(read: Read, view: View) -> Plan:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from proxy.cache.histogram import Histogram
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
 from proxy.cache.reflector import Lines
@@ -16,6 +17,7 @@ from proxy.kube.errors import not_found
 from proxy.kube.requests import Request
 from proxy.kube.resources import Resource
 from proxy.reads.catchup import CatchUp
+from proxy.reads.freshness import AHEAD_WAIT, Freshness, Guarantees, Lack
 from proxy.reads.listing import Listing, Tally
 from proxy.reads.plan import (
     Plan,
@@ -29,10 +31,6 @@ from proxy.reads.plan import (
     plan,
 )
 from proxy.reads.watch import TURNS, Watch
-
-AHEAD_WAIT = 0.15
-"""Seconds a read waits for a version that its informer has not seen. A write to the resource
-arrives within milliseconds; a version from elsewhere may not arrive for a minute."""
 
 MAX_WHOLE = 1024 * 1024
 """Bytes of a body that is joined or indented here, in about a millisecond; a longer one goes out
@@ -62,10 +60,11 @@ class Stream(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A read that waits for its informer to reach a version."""
+    """A read that waits, since it *arrived*, for what its informer lacks."""
 
     informer: Informer
-    version: int
+    lack: Lack
+    arrived: float
 
 
 class _Serving(NamedTuple):
@@ -75,12 +74,13 @@ class _Serving(NamedTuple):
     read: Read
     informer: Informer
     view: View
+    arrived: float
 
 
 class Reader:
     """Reads from *informers*; *own_authorization* is what the proxy itself shows upstream.
 
-    *lines* opens a watch at the API server.
+    *lines* opens a watch at the API server. ``waits`` are seconds spent waiting for own writes.
     """
 
     def __init__(
@@ -89,9 +89,12 @@ class Reader:
         own_authorization: Callable[[], str],
         lines: Callable[[str], Lines],
         *,
+        guarantees: Guarantees = Guarantees(),  # noqa: B008 - immutable
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tallies: dict[Resource, Tally] = {}
+        self.waits = Histogram()
+        self._freshness = Freshness(informers, guarantees, clock)
         self._informers = informers
         self._own_authorization = own_authorization
         self._lines = lines
@@ -100,6 +103,12 @@ class Reader:
 
     def read(self, request: Request) -> Answer | Stream | Pending | Reason:
         """Answer at once, or say what it takes. Plain code: nothing here waits."""
+        return self._read(request, self._clock())
+
+    def _read(
+        self, request: Request, arrived: float, *, stale: bool = False
+    ) -> Answer | Stream | Pending | Reason:
+        """Read for a request that *arrived* then; *stale*: however old the state is."""
         read = as_read(request, self._own_authorization())
         if isinstance(read, Reason):
             return read
@@ -109,21 +118,39 @@ class Reader:
             self._informers.note(resource, namespace, read.verb)
             return Reason.NOT_CACHED if informer is None else Reason.SYNCING
         informer.touch()
-        return self._serve(_Serving(request, read, informer, informer.view))
+        lack = None if stale else self._freshness.lack(read, request, informer, arrived)
+        if lack is not None:
+            return Pending(informer, lack, arrived)
+        return self._serve(_Serving(request, read, informer, informer.view, arrived))
 
     async def wait(self, request: Request, pending: Pending) -> Answer | Stream | Reason:
-        """Wait a little for the version; a read that is still ahead then is forwarded."""
-        until = self._clock() + AHEAD_WAIT
-        while pending.informer.version < pending.version:
-            left = until - self._clock()
-            if left <= 0 or pending.informer.view is None:
-                return Reason.AHEAD
-            await asyncio.wait({pending.informer.signal.next()}, timeout=left)
-        answer = self.read(request)
-        return Reason.AHEAD if isinstance(answer, Pending) else answer
+        """Wait for what the informer lacks; a read that lacks it still is forwarded."""
+        outcome: Answer | Stream | Pending | Reason = pending
+        while isinstance(outcome, Pending):
+            informer, lack, arrived = outcome
+            self._freshness.urge(lack, informer, request)
+            left = min(
+                arrived + lack.limit - self._clock(), self._freshness.patience(lack, informer)
+            )
+            if left <= 0:
+                outcome = self._give_up(request, outcome)
+                break
+            await asyncio.wait({informer.signal.next()}, timeout=left)
+            outcome = self._read(request, arrived)
+        if pending.lack.reason is Reason.UNSEEN:
+            self.waits.observe(self._clock() - pending.arrived)
+        return outcome
+
+    def _give_up(self, request: Request, pending: Pending) -> Answer | Stream | Reason:
+        informer, lack, arrived = pending
+        if self._freshness.allows_stale(lack, informer, request):
+            answer = self._read(request, arrived, stale=True)
+            return lack.reason if isinstance(answer, Pending) else answer
+        informer.prover.refresh()  # so that the next one needs to wait no more
+        return lack.reason
 
     def _serve(self, serving: _Serving) -> Answer | Stream | Pending | Reason:
-        _, read, informer, view = serving
+        _, read, informer, view, arrived = serving
         decided: Plan = plan(read, view)
         match decided:
             case ServeGet():
@@ -133,22 +160,24 @@ class Reader:
             case ServeWatch():
                 return self._watch(serving, decided)
             case Wait():
-                return Pending(informer, decided.version)
+                return Pending(informer, Lack(Reason.AHEAD, AHEAD_WAIT), arrived)
             case Reason():
                 return decided
 
     def _get(self, serving: _Serving, key: str) -> Answer | Reason:
-        _, read, _, view = serving
+        _, read, _, view, _ = serving
         found = view.store.get(key)
         if found is not None:
             status, body = 200, view.form.encode_object(found)
+        elif self._freshness.guarantees.confirm_misses:
+            return Reason.UNCONFIRMED
         else:
             missing = not_found(read.target.resource, key.rpartition("/")[2])
             status, body = missing.code, missing.status_body()
         return self._answer(serving, view.store.version, status, (body,))
 
     def _watch(self, serving: _Serving, decided: ServeWatch) -> Stream | Reason:
-        request, _, informer, view = serving
+        request, _, informer, view, _ = serving
         catch_up = None
         if decided.cursor is None and request.only_if_cached:
             return Reason.EXACT
@@ -205,7 +234,7 @@ class Reader:
     def _answer(
         self, serving: _Serving, version: int, status: int, parts: Sequence[bytes]
     ) -> Answer | Reason:
-        _, read, informer, view = serving
+        _, read, informer, view, _ = serving
         length = sum(map(len, parts))
         if read.indent:
             if length > MAX_WHOLE:

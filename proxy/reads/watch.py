@@ -173,7 +173,7 @@ class Watch:
         self._schedule_bookmark()
         held = self._view.store.version if self._is_current else 0
         version = max(held, self._sent)
-        if version <= self._start:
+        if version <= self._start or self._informer.is_stalled:  # whoever waits shall know
             return b""
         return self._view.form.encode_bookmark(version, initial_end=False) or b""
 

@@ -11,16 +11,19 @@ from proxy.upstream import tunnel
 from proxy.upstream.client import READ_TIMEOUT, Client
 from proxy.upstream.documents import Documents
 from proxy.upstream.headers import request_headers, response_headers
+from proxy.writes.writer import Writer
 
 _STREAMING_SUBRESOURCES = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+_FRESH = frozenset({Reason.LIVE, Reason.UNSEEN, Reason.UNPROVEN, Reason.UNCONFIRMED})
 _REVALIDATED = (b"cache-status", b'kubecache; fwd=stale; fwd-status=304; detail="revalidated"')
 
 
 class Forwarder:
     """Passes requests through: unbuffered, as documents that are kept, or byte by byte."""
 
-    def __init__(self, client: Client, stats: Stats) -> None:
+    def __init__(self, client: Client, writer: Writer, stats: Stats) -> None:
         self._client = client
+        self._writer = writer
         self._documents = Documents(client)
         self._stats = stats
         self._draining = asyncio.Event()
@@ -89,15 +92,16 @@ class Forwarder:
         self, request: Request, reason: Reason, exchange: Exchange, read_timeout: float | None
     ) -> None:
         asked = request_headers(exchange.headers)
-        if reason is Reason.LIVE:  # for whatever cache there may be further up
+        if reason in _FRESH:  # for whatever cache there may be further up
             asked = [*asked, (b"cache-control", b"no-cache")]
-        async with self._client.open(
-            request.method,
-            request.raw_target,
-            asked,
-            exchange.body() if _has_body(exchange.headers) else None,
-            read_timeout=read_timeout,
-        ) as response:
+        body = exchange.body() if _has_body(exchange.headers) else None
+        if exchange.source == "write":
+            opened = self._writer.open(request, asked, body)
+        else:
+            opened = self._client.open(
+                request.method, request.raw_target, asked, body, read_timeout=read_timeout
+            )
+        async with opened as response:
             self._count_forward(request, reason, exchange, response.status)
             headers = response_headers(response.headers)
             await exchange.start(response.status, [*headers, _forwarded(reason)])

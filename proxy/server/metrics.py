@@ -15,11 +15,12 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from proxy.cache.histogram import BUCKETS, Histogram
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
 from proxy.reads.reader import Reader
 from proxy.server.pulse import Pulse
-from proxy.server.stats import BUCKETS, Histogram, Stats
+from proxy.server.stats import Stats
 
 _RESOURCE = ("group", "version", "resource")
 _SCOPE = (*_RESOURCE, "namespace")

@@ -12,6 +12,7 @@ from proxy.cache.supervisor import Supervisor
 from proxy.kube.errors import ApiError
 from proxy.kube.resources import Resource
 from proxy.kube.selectable import SelectableField, declared_field
+from proxy.reads.freshness import Guarantees
 from proxy.reads.reader import Reader
 from proxy.server.admin import admin_app
 from proxy.server.app import ReadApp
@@ -24,6 +25,7 @@ from proxy.upstream.client import Client
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.discovery import resolve
 from proxy.upstream.listwatch import ListWatch
+from proxy.writes.writer import Writer
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class Proxy:
                 thresholds=cache.on_demand.thresholds,
                 idle_ttl=cache.idle_ttl,
                 own_namespace=credentials.namespace,
+                probe_interval=settings.probe_interval,
             ),
             supervisor=self._supervisor,
         )
@@ -52,9 +55,15 @@ class Proxy:
         self.unresolved = [each.resource for each in cache.resources]
         self.pulse = Pulse()
         self.reader = Reader(
-            self.informers, lambda: credentials.last_authorization, self._client.lines
+            self.informers,
+            lambda: credentials.last_authorization,
+            self._client.lines,
+            guarantees=Guarantees(
+                settings.consistency, settings.max_staleness, cache.on_miss == "confirm"
+            ),
         )
-        self._forwarder = Forwarder(self._client, self.stats)
+        writer = Writer(self._client, self.informers)
+        self._forwarder = Forwarder(self._client, writer, self.stats)
         app = ReadApp(self.reader, self._forwarder, _hosts(settings.listen), self.stats)
         self.read_listener = Listener(app, settings.listen)
         self.admin_listener = Listener(admin_app(self, _hosts(settings.admin)), settings.admin)

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from proxy.server.stats import Histogram
+from proxy.cache.histogram import Histogram
 
 INTERVAL = 0.02
 """Seconds between beats: fifty wake-ups a second find every pause that matters."""

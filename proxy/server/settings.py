@@ -23,6 +23,7 @@ from pydantic_settings import (
 from proxy.forms.objects import ObjectDecoder
 from proxy.kube.requests import Verb
 from proxy.kube.selectable import declared_field
+from proxy.reads.freshness import Consistency
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
@@ -124,6 +125,10 @@ class CacheSettings(_Section):
         default=(), description="Resources cached from the start; /readyz waits for them."
     )
     on_demand: OnDemandSettings = OnDemandSettings()
+    on_miss: Literal["serve", "confirm"] = Field(
+        default="serve",
+        description="confirm: let the API server say it too before an object isn't found.",
+    )
     idle_ttl: Duration = Field(
         default=1800.0, description="An earned informer that nobody used for so long is stopped."
     )
@@ -155,6 +160,19 @@ class Settings(BaseSettings):
     )
     admin: ListenAddress = Field(
         default=Address("127.0.0.1", 8002), description="Metrics, health and status."
+    )
+    consistency: Consistency = Field(
+        default=Consistency.SESSION,
+        description="session: reads see what was written through this proxy. eventual: whatever "
+        "is cached. strict: reads without resourceVersion are as fresh as kube-apiserver's own.",
+    )
+    max_staleness: Duration = Field(
+        default=0.0,
+        description="No cached answer is older; what can't be proven goes live. 0 sets no bound.",
+    )
+    probe_interval: Duration = Field(
+        default=0.0,
+        description="How often informers are proven current without being asked to; 0 for never.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     cache: CacheSettings = CacheSettings()

@@ -1,31 +1,12 @@
 """What the read listener counts; the metrics room collects it."""
 
-from bisect import bisect_left
 from collections import Counter
 from typing import NamedTuple
 
+from proxy.cache.histogram import Histogram
 from proxy.kube.requests import Request, Verb
 from proxy.kube.resources import Resource
 from proxy.reads.plan import Reason
-
-BUCKETS = (
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    60.0,
-)
-"""Upper bounds in seconds: a cached get takes tens of microseconds, a live one milliseconds."""
 
 
 class Labels(NamedTuple):
@@ -35,21 +16,6 @@ class Labels(NamedTuple):
     group: str
     resource: str
     source: str
-
-
-class Histogram:
-    """Counts by bucket, the last one for all that is larger, and their sum."""
-
-    __slots__ = ("counts", "sum")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS) + 1)
-        self.sum = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(BUCKETS, seconds)] += 1
-        self.sum += seconds
 
 
 class Stats:

@@ -35,6 +35,8 @@ BUFFER = 256 * 1024
 
 # 1.37 compresses WatchLists in one gzip member per flush, which many decoders misread.
 _PLAIN_JSON = ((b"Accept", b"application/json"), (b"Accept-Encoding", b"identity"))
+# What is learnt of the API server must not come from another cache on the way.
+_LIVE = (*_PLAIN_JSON, (b"Cache-Control", b"no-cache"))
 
 
 class Response(NamedTuple):
@@ -132,18 +134,22 @@ class Client:
 
     async def fetch(self, target: str) -> tuple[Headers, bytes]:
         """Get a JSON body whole, and the headers. Raises ApiError for anything but 200."""
-        async with self.open("GET", target, _PLAIN_JSON) as response:
+        async with self.open("GET", target, _LIVE) as response:
             body = await response.body()
         if response.status != 200:
             raise from_status(response.status, body)
         return response.headers, body
 
-    async def lines(self, target: str) -> AsyncGenerator[Sequence[bytes], None]:
+    async def lines(
+        self, target: str, *, live: bool = False
+    ) -> AsyncGenerator[Sequence[bytes], None]:
         """Watch: yield lines as they arrive, an empty batch first, when the watch is accepted.
 
-        Raises ApiError for a refusal, ServiceUnavailable when the stream breaks.
+        *live* asks for the API server's own events, whatever cache there is on the way. Raises
+        ApiError for a refusal, ServiceUnavailable when the stream breaks.
         """
-        async with self.open("GET", target, _PLAIN_JSON, read_timeout=None) as response:
+        headers = _LIVE if live else _PLAIN_JSON
+        async with self.open("GET", target, headers, read_timeout=None) as response:
             if response.status != 200:
                 raise from_status(response.status, await response.body())
             yield []

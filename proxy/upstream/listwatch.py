@@ -8,9 +8,17 @@ from proxy.cache.reflector import WATCH_SECONDS
 from proxy.cache.scope import Scope
 from proxy.forms.form import Form
 from proxy.forms.json import JsonForm, list_version
+from proxy.kube.errors import BadRequest
 from proxy.kube.selectable import SelectableField, selectable_fields
 from proxy.upstream.client import Client
 from proxy.upstream.discovery import Definition, definition, describe
+
+BARRIER_SECONDS = 3
+"""Length of a barrier: a bookmark comes two seconds before the end of a watch, and none if it's
+shorter (``cacher/cache_watcher.go``)."""
+
+_NOBODY = "fieldSelector=metadata.name%3D-"
+"""Selects an object whose name none can have: a list of it is empty, and read by its key."""
 
 
 class ListWatch:
@@ -29,11 +37,14 @@ class ListWatch:
         self._client = client
         self._indexes = indexes
         self._resource = scope.resource
-        self._path = scope.resource.path(scope.namespace)
+        self._path = self._probed = scope.resource.path(scope.namespace)
 
     async def describe(self) -> Form:
         """Learn kind and layout; a list of one object shows both, and whether it's allowed."""
         info = await describe(self._client, self._resource)
+        if info.namespaced and self._path == self._resource.path():
+            # A name without its namespace would be looked for in all of them.
+            self._probed = self._resource.path("default")
         custom = Definition(0, [])
         if selectable_fields(self._resource.group, self._resource.plural) is None:
             custom = await definition(self._client, self._resource)
@@ -54,8 +65,11 @@ class ListWatch:
         return await self._client.get(f"{self._path}?{urlencode(query)}")
 
     async def current_version(self) -> int:
-        """Learn the API server's version from a consistent list of at most one object."""
-        return list_version(await self.list_page(1, ""))
+        """Learn the API server's version from a consistent list of nothing."""
+        try:
+            return list_version(await self._client.get(f"{self._probed}?{_NOBODY}"))
+        except BadRequest:  # an API that knows no field selectors
+            return list_version(await self.list_page(1, ""))
 
     def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
         """Watch from *version*, or with None by WatchList; yields lines as they arrive."""
@@ -64,10 +78,19 @@ class ListWatch:
             if version is None
             else {"resourceVersion": str(version)}
         )
+        return self._lines(int(WATCH_SECONDS * (1 + random.random())), start)
+
+    def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
+        """Watch from *version* so briefly that a bookmark comes within a second."""
+        return self._lines(BARRIER_SECONDS, {"resourceVersion": str(version)}, live=True)
+
+    def _lines(
+        self, seconds: int, start: dict[str, str], *, live: bool = False
+    ) -> AsyncGenerator[Sequence[bytes], None]:
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(int(WATCH_SECONDS * (1 + random.random()))),
+            "timeoutSeconds": str(seconds),
             **start,
         }
-        return self._client.lines(f"{self._path}?{urlencode(query)}")
+        return self._client.lines(f"{self._path}?{urlencode(query)}", live=live)

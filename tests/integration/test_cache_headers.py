@@ -24,7 +24,7 @@ def target(apiserver: ApiServer, proxy: Proxy, namespace: str) -> str:
 
 LIVE = [
     (("Cache-Control", "no-cache"),),
-    (("Cache-Control", "max-age=0"),),
+    (("Cache-Control", "no-store"),),
     (("Cache-Control", "No-Cache, foo"),),
     (("X-Kubecache-Read", "live"),),
     (("X-Kubecache-Read", "LIVE"),),

@@ -106,7 +106,9 @@ def test_variables_are_those_that_are_read(variable: str, monkeypatch: pytest.Mo
 _OTHER = {
     "KUBECACHE_LISTEN": ":77",
     "KUBECACHE_ADMIN": ":77",
+    "KUBECACHE_CONSISTENCY": "strict",
     "KUBECACHE_LOG_LEVEL": "debug",
+    "KUBECACHE_CACHE__ON_MISS": "confirm",
     "KUBECACHE_CACHE__RESOURCES": '[{"resource": "pods"}]',
 }
 

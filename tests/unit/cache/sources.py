@@ -61,6 +61,9 @@ class ScriptedSource:
         self.asked.append("version")
         return result(self._versions.pop(0)) if self._versions else 10**9
 
+    def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
+        raise AssertionError(version)
+
     async def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
         if not self._watches:
             raise ScriptEndError
@@ -112,7 +115,14 @@ class ServedSource:
 
     async def current_version(self) -> int:
         await self._unless_muted()
+        if self.failure is not None:
+            raise self.failure
         return self.version
+
+    async def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
+        await self._unless_muted()
+        await asyncio.sleep(1)
+        yield [self._wire.bookmark(max(version, self.version))]
 
     async def _unless_muted(self) -> None:
         if self._muted:

@@ -122,6 +122,9 @@ class FailingServer:
     async def current_version(self) -> int:
         return self._now
 
+    def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
+        raise AssertionError(version)
+
     async def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
         self.open += 1
         try:

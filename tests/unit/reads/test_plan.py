@@ -77,7 +77,7 @@ def token(version: int, start: str = "p\0") -> str:
         (f"{PODS}/p/status", "GET", {}, Reason.SUBRESOURCE),
         (f"/live{PODS}/p", "GET", {}, Reason.LIVE),
         (PODS, "GET", {"cache_control": "no-cache"}, Reason.LIVE),
-        (PODS, "GET", {"cache_control": "max-age=5"}, Reason.LIVE),
+        (PODS, "GET", {"cache_control": "no-store"}, Reason.LIVE),
         (PODS, "GET", {"x_kubecache_read": "live"}, Reason.LIVE),
         (PODS, "GET", {"authorization": "Bearer other"}, Reason.IDENTITY),
         (PODS, "GET", {"impersonate_user": ""}, Reason.IDENTITY),

@@ -17,9 +17,10 @@ from proxy.forms.form import Change, EventType
 from proxy.kube import gojson
 from proxy.kube.errors import not_found
 from proxy.kube.requests import Request, parse_request
+from proxy.reads.freshness import AHEAD_WAIT, Lack
 from proxy.reads.listing import PART, SMALL
 from proxy.reads.plan import MAX_QUERY, MAX_TERMS, Reason
-from proxy.reads.reader import AHEAD_WAIT, MAX_WHOLE, Answer, Pending, Stream
+from proxy.reads.reader import MAX_WHOLE, Answer, Pending, Stream
 from tests.unit import virtual_time
 from tests.unit.builders import PODS, Item, item
 from tests.unit.served import Served
@@ -295,7 +296,7 @@ AHEAD = [f"{COLLECTION}/x?resourceVersion=12", f"{COLLECTION}?resourceVersion=12
 async def waited(served: Served, target: str) -> Answer | Stream | Reason:
     pending = served.reader.read(request(target))
     assert isinstance(pending, Pending)
-    assert pending.version == 12
+    assert pending.lack == Lack(Reason.AHEAD, AHEAD_WAIT)
     return await served.reader.wait(request(target), pending)
 
 
@@ -338,7 +339,7 @@ def test_a_view_that_ends_is_waited_for_no_longer() -> None:
         waiting = asyncio.create_task(waited(served, AHEAD[0]))
         await asyncio.sleep(0)
         informer.drop(Ending.STOPPED)
-        assert await waiting is Reason.AHEAD
+        assert await waiting is Reason.SYNCING
         assert served.clock.now == began
 
     play(story)
@@ -349,8 +350,9 @@ def test_one_that_is_still_ahead_after_waiting_is_forwarded() -> None:
 
     async def story(served: Served) -> None:
         informer = await served.synced()
-        outcome = await served.reader.wait(request(AHEAD[0]), Pending(informer, 10))
-        assert outcome is Reason.AHEAD
+        lack = Lack(Reason.AHEAD, AHEAD_WAIT)
+        pending = Pending(informer, lack, served.clock())
+        assert await served.reader.wait(request(AHEAD[0]), pending) is Reason.AHEAD
 
     play(story)
 

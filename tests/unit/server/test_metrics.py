@@ -10,13 +10,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.cache import reflector
+from proxy.cache.histogram import BUCKETS
 from proxy.cache.informer import Informer
 from proxy.kube.requests import Verb, parse_request
 from proxy.reads.plan import Reason
 from proxy.reads.reader import Answer
 from proxy.server.metrics import render
 from proxy.server.pulse import Pulse
-from proxy.server.stats import BUCKETS, Labels
+from proxy.server.stats import Labels
 from tests.unit.builders import Clock
 from tests.unit.served import Served
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.cache.histogram import BUCKETS, Histogram
 from proxy.kube.requests import Request, Verb, parse_request
 from proxy.reads.plan import Reason
-from proxy.server.stats import BUCKETS, Histogram, Labels, Stats
+from proxy.server.stats import Labels, Stats
 
 CACHED = Labels(Verb.GET, "", "pods", "cache")
 

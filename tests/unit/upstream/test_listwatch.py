@@ -95,10 +95,11 @@ def test_pages_of_a_scope(kubeconfig: Write, scope: Scope, path: str) -> None:
     assert play(kubeconfig, story) == [ROUTES[path], ROUTES[path]]
 
 
-def test_the_current_version_costs_one_object_at_the_most(kubeconfig: Write) -> None:
+def test_the_current_version_costs_no_object(kubeconfig: Write) -> None:
     async def story(source: Source, server: Server) -> int:
         version = await source(Scope(POD)).current_version()
-        assert server.first_lines == ["GET /api/v1/pods?limit=1 HTTP/1.1"]
+        path = "/api/v1/pods?fieldSelector=metadata.name%3D-"
+        assert server.first_lines == [f"GET {path} HTTP/1.1"]
         return version
 
     assert play(kubeconfig, story) == 41

@@ -1,0 +1,253 @@
+"""Proves an informer current, for all at once who want to know.
+
+A *probe* learns the API server's version; what the informer has reached since was current then. An
+idle resource doesn't reach it, since the version is that of all resources: a *barrier*, a short
+watch from the version held, shows by its bookmark that nothing has happened in between.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from math import inf
+from typing import Protocol
+
+from proxy.cache.proofs import Proofs
+from proxy.cache.signal import Signal
+from proxy.cache.view import View
+from proxy.forms.form import Bookmark, Change, UnknownLayoutError
+from proxy.kube.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+PROBE_TIMEOUT = 3.0
+"""Seconds. kube-apiserver answers a consistent list within milliseconds, or gives up after these
+(``blockTimeout`` of its watch cache)."""
+
+EVENT_WAIT = 0.15
+"""Seconds within which an event that the API server has committed arrives, as a rule."""
+
+BARRIER_PACE = 1.0
+"""Seconds between the starts of two barriers, and between proofs that are made ahead of time."""
+
+BARRIER_PROBE = 0.7
+"""Seconds into a barrier at which the probe is sent that its bookmark is held against: the bookmark
+comes after a second, so the proof is fresh when it's made."""
+
+BARRIER_DUE = 1.3
+"""Seconds after which the bookmark has come, as a rule."""
+
+BARRIER_TIMEOUT = 5.0
+"""Seconds after which a barrier is given up; the API server ends it after three."""
+
+RETRY = 2.0
+"""Seconds between probes of an API server that doesn't answer them."""
+
+STUCK = 5.0
+"""Seconds in which the informer's own watch has to bring what a barrier has shown."""
+
+
+class Prober(Protocol):
+    """How a prover asks the API server; raises ApiError."""
+
+    async def current_version(self) -> int:
+        """Learn the API server's resourceVersion now, from a consistent read."""
+
+    def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
+        """Watch from *version* for three seconds, with a bookmark after one of them."""
+
+
+class Provable(Protocol):
+    """The informer whose state is to be proven."""
+
+    view: View | None
+    proofs: Proofs
+    signal: Signal
+
+    @property
+    def version(self) -> int:
+        """resourceVersion of the state held."""
+
+    def learn(self, version: int, moment: float) -> None:
+        """Note that the API server had *version* when it was asked at *moment*."""
+
+    def bookmark(self, version: int) -> None:
+        """Note that nothing else happened up to *version*."""
+
+    def suspect(self, error: str) -> None:
+        """Note that the API server doesn't answer."""
+
+    def reconnect(self) -> None:
+        """Open another watch in place of the one that brings nothing."""
+
+
+class Prover:
+    """Probes and barriers of one informer, one of each at a time. ``close`` ends them.
+
+    ``is_away``: the API server has left the last probe unanswered; it's tried again until it does.
+    ``counts`` has a line for each kind and result.
+    """
+
+    def __init__(
+        self,
+        prober: Prober,
+        informer: Provable,
+        spawn: Callable[..., asyncio.Task[None]],
+        clock: Callable[[], float],
+    ) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._prober = prober
+        self._informer = informer
+        self._spawn = spawn
+        self._clock = clock
+        self._probe: asyncio.Task[None] | None = None
+        self._sent = -inf  # the last probe
+        self._answered = -inf  # when an answer to it came
+        self._wanted = -inf
+        self.is_away = False
+        self._barrier: asyncio.Task[None] | None = None
+        self._began = -inf  # the last barrier
+        self._retry: asyncio.TimerHandle | None = None
+        self._late: asyncio.TimerHandle | None = None
+        self._check: asyncio.TimerHandle | None = None
+        self._idle = 0  # the version of the last change, when a barrier had to prove it current
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether nothing has changed since a barrier was needed: a probe won't do."""
+        view = self._informer.view
+        return view is not None and view.store.changed == self._idle
+
+    def ask(self, moment: float) -> None:
+        """See to it that a probe is sent at *moment* or later, which has passed already."""
+        if self._sent >= moment or self.is_away:
+            return
+        if self._probe is None:
+            self._start_probe()
+        else:
+            self._wanted = max(self._wanted, moment)
+
+    def refresh(self) -> None:
+        """Prove again ahead of time; at most one probe and one barrier a second come of it."""
+        now = self._clock()
+        if self.is_away or self._probe is not None or self._barrier is not None:
+            return
+        if now - max(self._sent, self._began) < BARRIER_PACE:
+            return
+        if self.is_idle:
+            self._start_barrier()
+        else:
+            self._start_probe()
+
+    def patience(self, moment: float) -> float:
+        """How many seconds a proof that is good for *moment* is worth waiting for."""
+        if self.is_away:
+            return 0.0
+        if self._probe is not None and max(self._sent, self._wanted) >= moment:
+            return PROBE_TIMEOUT
+        now = self._clock()
+        left = 0.0
+        if self._sent >= moment and not self.is_idle:
+            left = self._answered + EVENT_WAIT - now
+        due = self._began + BARRIER_DUE - now
+        if self._barrier is not None and due <= EVENT_WAIT and self._sent >= moment:
+            left = max(left, due)
+        return left
+
+    def close(self) -> None:
+        """End what is under way."""
+        for each in (self._probe, self._barrier, self._retry, self._late, self._check):
+            if each is not None:
+                each.cancel()
+
+    # --- probes ---
+
+    def _start_probe(self) -> None:
+        self._sent = self._clock()
+        self._probe = self._spawn(self._send_probe(self._sent), name="probe")
+
+    async def _send_probe(self, sent: float) -> None:
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT):
+                version = await self._prober.current_version()
+        except (ApiError, UnknownLayoutError, TimeoutError) as error:
+            self._fail(str(error) or f"no answer within {PROBE_TIMEOUT:.0f} s")
+        else:
+            self._succeed(sent, version)
+        finally:
+            self._probe = None
+        if self._wanted > sent and not self.is_away:
+            self._start_probe()
+        self._informer.signal.ring()
+
+    def _fail(self, error: str) -> None:
+        self.counts["probe", "failed"] += 1
+        self.is_away = True
+        self._informer.suspect(error)
+        self._retry = asyncio.get_running_loop().call_later(RETRY, self._try_again)
+
+    def _try_again(self) -> None:
+        if self._probe is None:
+            self._start_probe()
+
+    def _succeed(self, sent: float, version: int) -> None:
+        self.is_away = False
+        self._answered = self._clock()
+        self._informer.learn(version, sent)
+        proven = self._informer.proofs.proven >= sent
+        self.counts["probe", "proven" if proven else "ahead"] += 1
+        if not proven:
+            self._start_barrier()
+        elif self._barrier is None:
+            self._idle = 0
+
+    # --- barriers ---
+
+    def _start_barrier(self) -> None:
+        now = self._clock()
+        view = self._informer.view
+        if self._barrier is not None or view is None or now - self._began < BARRIER_PACE:
+            return
+        self._began = now
+        self._barrier = self._spawn(self._watch(view), name="barrier")
+        loop = asyncio.get_running_loop()
+        self._late = loop.call_later(BARRIER_PROBE, lambda: self.ask(now + BARRIER_PROBE))
+
+    async def _watch(self, view: View) -> None:
+        """Watch until the first bookmark or event; either says what came after the start."""
+        start = self._informer.version
+        result = "failed"
+        stream = self._prober.barrier(start)
+        try:
+            async with asyncio.timeout(BARRIER_TIMEOUT):
+                found = await self._first(stream, view)
+            if isinstance(found, Bookmark) and self._informer.view is view:
+                result = "proven"
+                self._idle = view.store.changed
+                self._informer.bookmark(found.version)
+            elif isinstance(found, Change):
+                result = "busy"
+                self._check = asyncio.get_running_loop().call_later(
+                    STUCK, self._check_arrival, view, found.object.version
+                )
+        except (ApiError, UnknownLayoutError, TimeoutError) as error:
+            log.debug("barrier at %d: %s", start, error)
+        finally:
+            self._barrier = None
+            await stream.aclose()
+        self.counts["barrier", result] += 1
+        self._informer.signal.ring()
+
+    def _check_arrival(self, view: View, version: int) -> None:
+        """Give up the informer's own watch if it hasn't brought what a barrier saw."""
+        if self._informer.view is view and self._informer.version < version:
+            self._informer.reconnect()
+
+    async def _first(
+        self, stream: AsyncGenerator[Sequence[bytes], None], view: View
+    ) -> Bookmark | Change | None:
+        async for lines in stream:
+            for line in lines:
+                event = view.form.decode_event(line)
+                return event if isinstance(event, Bookmark | Change) else None
+        return None

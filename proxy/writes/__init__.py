@@ -1,0 +1,1 @@
+"""Writes: passed on once, acknowledged to the cache, their conflicts explained."""

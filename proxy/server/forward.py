@@ -5,6 +5,7 @@ import asyncio
 from proxy.kube.options import parse_query
 from proxy.kube.requests import Headers, Request, verb_of
 from proxy.reads.plan import MAX_QUERY, Reason
+from proxy.reads.shown import Shown
 from proxy.server.exchange import ClientGoneError, Exchange, race
 from proxy.server.stats import Stats
 from proxy.upstream import tunnel
@@ -21,9 +22,10 @@ _REVALIDATED = (b"cache-status", b'kubecache; fwd=stale; fwd-status=304; detail=
 class Forwarder:
     """Passes requests through: unbuffered, as documents that are kept, or byte by byte."""
 
-    def __init__(self, client: Client, writer: Writer, stats: Stats) -> None:
+    def __init__(self, client: Client, writer: Writer, shown: Shown, stats: Stats) -> None:
         self._client = client
         self._writer = writer
+        self._shown = shown
         self._documents = Documents(client)
         self._stats = stats
         self._draining = asyncio.Event()
@@ -105,7 +107,10 @@ class Forwarder:
             self._count_forward(request, reason, exchange, response.status)
             headers = response_headers(response.headers)
             await exchange.start(response.status, [*headers, _forwarded(reason)])
-            async for chunk in response.chunks:
+            chunks = response.chunks
+            if self._shown.concerns(request):
+                chunks = self._shown.note(request, response.status, headers, chunks)
+            async for chunk in chunks:
                 await exchange.write(chunk)
         await exchange.finish()
 

@@ -14,6 +14,7 @@ from proxy.kube.resources import Resource
 from proxy.kube.selectable import SelectableField, declared_field
 from proxy.reads.freshness import Guarantees
 from proxy.reads.reader import Reader
+from proxy.reads.shown import Shown
 from proxy.server.admin import admin_app
 from proxy.server.app import ReadApp
 from proxy.server.forward import Forwarder
@@ -63,7 +64,8 @@ class Proxy:
             ),
         )
         writer = Writer(self._client, self.informers)
-        self._forwarder = Forwarder(self._client, writer, self.stats)
+        shown = Shown(self.informers)
+        self._forwarder = Forwarder(self._client, writer, shown, self.stats)
         app = ReadApp(self.reader, self._forwarder, _hosts(settings.listen), self.stats)
         self.read_listener = Listener(app, settings.listen)
         self.admin_listener = Listener(admin_app(self, _hosts(settings.admin)), settings.admin)

@@ -1,0 +1,89 @@
+"""What live reads have shown, so that cached ones that follow don't go back behind it."""
+
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+
+from proxy.cache.expectations import Expectation, collection_key
+from proxy.cache.informers import Informers
+from proxy.kube.envelope import read_envelope
+from proxy.kube.options import parse_query
+from proxy.kube.requests import Headers, Request, header_of
+from proxy.kube.resources import object_key
+from proxy.reads.plan import MAX_QUERY
+
+# A list's metadata comes first, or with sorted keys last.
+_HEAD = re.compile(
+    rb'\{"kind":"\w+","apiVersion":"[\w./-]+","metadata":\{"resourceVersion":"(\d+)"'
+)
+_TAIL = re.compile(rb'"resourceVersion":"(\d+)"\}\}\n?\Z')
+
+MAX_CLIENT = 256
+"""Characters of a User-Agent that clients are told apart by."""
+
+
+def client_of(request: Request) -> str:
+    """Name who reads: all that have a User-Agent in common."""
+    return request.user_agent[:MAX_CLIENT] or "-"
+
+
+class Shown:
+    """Lets *informers* expect the states that live reads show."""
+
+    def __init__(
+        self, informers: Informers, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._informers = informers
+        self._clock = clock
+
+    def concerns(self, request: Request) -> bool:
+        """Tell a read of the present state of something that is cached too."""
+        target = request.target
+        if target is None or request.method != "GET" or target.subresource:
+            return False
+        return bool(self._informers.of(target.resource)) and not _is_past(request)
+
+    async def note(
+        self, request: Request, status: int, headers: Headers, chunks: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
+        """Pass an answer on; what it shows is noted before the client has all of it."""
+        first = last = b""
+        count = 0
+        async for chunk in chunks:
+            if last:
+                yield last
+            first, last, count = first or chunk, chunk, count + 1
+        if status in (200, 404):
+            self._expect(request, _version(headers, first, last, count) if status == 200 else 0)
+        if last:
+            yield last
+
+    def _expect(self, request: Request, version: int) -> None:
+        target = request.target
+        assert target is not None
+        named = object_key(target.namespace, target.name)
+        key = named if target.name else collection_key(target.namespace)
+        self._informers.acknowledge(
+            target.resource,
+            Expectation(key, self._clock(), client=client_of(request), version=version),
+        )
+
+
+def _is_past(request: Request) -> bool:
+    """Tell a watch, and a read that may show an older state than the present one."""
+    if len(request.query) > MAX_QUERY:
+        return True
+    options = parse_query(request.query)
+    return not options.keys().isdisjoint({"watch", "continue", "resourceVersion"})
+
+
+def _version(headers: Headers, first: bytes, last: bytes, count: int) -> int:
+    """Find the resourceVersion that an answer shows; 0 where it isn't seen at a glance."""
+    if header_of(headers, b"content-encoding"):
+        return 0
+    if count == 1:
+        content_type = header_of(headers, b"content-type").decode("latin-1")
+        envelope = read_envelope(content_type, first)
+        return (envelope and envelope.version) or 0
+    found = _HEAD.match(first) or _TAIL.search(last)
+    return int(found[1]) if found else 0

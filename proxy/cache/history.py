@@ -17,6 +17,9 @@ KEEP_SECONDS = 300.0
 MAX_EVENTS = 102_400
 """``defaultUpperBoundCapacity`` of the API server's own ring (``cacher/watch_cache.go``)."""
 
+MAX_SEARCHED = 20_000
+"""Events among which a version of an object is looked for, in about a millisecond."""
+
 MAX_BYTES = 32 * 1024 * 1024
 """Encoded objects in the events of one informer."""
 
@@ -120,6 +123,16 @@ class History:
         cursor = self.cursor_after(version - 1)
         found = self.read(cursor, 1) if cursor is not None else None
         return found[0] if found and found[0].version == version else None
+
+    def version_of(self, key: str, version: int) -> Object | None:
+        """Find what an object was at the *version* of its own, if an event shows it."""
+        event = self.at(version)
+        if event is not None and event.object.key == key:
+            return event.object
+        for event in self.newest(MAX_SEARCHED):
+            if event.object.key == key and event.previous and event.previous.version == version:
+                return event.previous
+        return None
 
     def newest(self, limit: int) -> list[Event]:
         """The last *limit* events, the newest one first."""

@@ -15,6 +15,9 @@ _COLUMNS = (
     ("BYTES", "raw_bytes"),
     ("VERSION", "resource_version"),
     ("STALENESS", "staleness"),
+    ("UNPROVEN", "unproven"),
+    ("LAG", "lag"),
+    ("STALLED", "stalled"),
     ("WATCHERS", "watchers"),
     ("ERROR", "last_error"),
 )
@@ -45,6 +48,10 @@ def render(status: dict[str, Any]) -> str:
     rows += [[_cell(each[key]) for _, key in _COLUMNS] for each in status["informers"]]
     text = f"kubecache {status['version']}, {'ready' if status['ready'] else 'not ready'}\n\n"
     text += _table(rows)
+    for title in ("conflicts", "merges"):
+        if status[title]:
+            counts = ", ".join(f"{name} {count}" for name, count in sorted(status[title].items()))
+            text += f"\n\n{title}: {counts}"
     if status["scans"]:
         scans = [["LISTS THAT SCAN", "SELECTOR", "COUNT"]]
         scans += [
@@ -58,6 +65,10 @@ def _cell(value: Any) -> str:
     match value:
         case bool():
             return "yes" if value else "no"
+        case None:
+            return "-"
+        case float() if value < 1:
+            return f"{value * 1000:.1f}ms"
         case float():
             return f"{value:.1f}s"
         case _:

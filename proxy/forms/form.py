@@ -54,6 +54,7 @@ class Form(Protocol):
     """
 
     name: str
+    kind: str
     content_type: bytes
     warnings: tuple[bytes, ...]
     """``Warning`` headers of every answer, as of a deprecated version."""

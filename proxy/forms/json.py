@@ -86,6 +86,7 @@ class JsonForm:
         warnings: tuple[bytes, ...] = (),
     ) -> None:
         resource = info.resource
+        self.kind = info.kind
         self.warnings = warnings
         self._layout, kind = _read_layout(sample)
         built_in = selectable_fields(resource.group, resource.plural)

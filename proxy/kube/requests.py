@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
+from hmac import compare_digest
 from math import inf
 from string import printable
 from urllib.parse import quote
@@ -45,6 +46,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     but a cached one. ``max_age``: it asks for one that has been proven current within so many
     seconds; ``max_stale``: how much older it may be while the API server is away. ``authorization``
     is what it shows, None for nothing; ``impersonates``: it asks to be somebody else.
+    ``merges``: it asks for its write to be merged with what it conflicts with.
     """
 
     method: str
@@ -59,6 +61,17 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     user_agent: str = ""
     authorization: str | None = None
     impersonates: bool = False
+    merges: bool = False
+
+    def is_own(self, own: str) -> bool:
+        """Tell whether the proxy may answer as itself, who shows *own* as its credentials.
+
+        A client that shows nothing, or the same, is taken for it.
+        """
+        shown = self.authorization
+        if self.impersonates:
+            return False
+        return shown is None or (own != "" and compare_digest(shown.encode(), own.encode()))
 
     @property
     def raw_target(self) -> str:
@@ -98,11 +111,13 @@ def parse_request(method: str, raw_path: bytes, query: bytes, headers: Headers) 
         user_agent=found.get(b"user-agent", ""),
         authorization=found.get(b"authorization"),
         impersonates=impersonates,
+        merges=found.get(_ON_CONFLICT, "").strip().lower() == "merge",
     )
 
 
 _FRESHNESS = frozenset({b"cache-control", b"x-kubecache-read"})
-_READ = frozenset({b"accept", b"user-agent", b"authorization"}) | _FRESHNESS
+_ON_CONFLICT = b"x-kubecache-on-conflict"
+_READ = frozenset({b"accept", b"user-agent", b"authorization", _ON_CONFLICT}) | _FRESHNESS
 
 _LIVE = frozenset({"no-cache", "no-store", "live"})
 _CACHED = frozenset({"only-if-cached", "cache"})

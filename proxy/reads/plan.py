@@ -6,7 +6,6 @@ provably the API server's own answer is forwarded; the API server also words eve
 
 from dataclasses import dataclass
 from enum import Enum
-from hmac import compare_digest
 from typing import NamedTuple
 
 from proxy.cache.store import KeyRange, Snapshot
@@ -122,7 +121,7 @@ def as_read(request: Request, own_authorization: str) -> Read | Reason:
         return Reason.SUBRESOURCE
     if request.live:
         return Reason.LIVE
-    if request.impersonates or not _is_own(request.authorization, own_authorization):
+    if not request.is_own(own_authorization):
         return Reason.IDENTITY
     if not prefers_json(request.accept):
         return Reason.REPRESENTATION
@@ -142,11 +141,6 @@ def _options(query: bytes) -> ReadOptions | Reason:
         return Reason.INVALID
     terms = len(options.labels.requirements) + len(options.fields.terms)
     return options if terms <= MAX_TERMS else Reason.LARGE_QUERY
-
-
-def _is_own(shown: str | None, own: str) -> bool:
-    """A client that shows nothing, or the proxy's own credentials, reads as the proxy."""
-    return shown is None or (own != "" and compare_digest(shown.encode(), own.encode()))
 
 
 def plan(read: Read, view: View) -> Plan:

@@ -12,7 +12,7 @@ from proxy.kube.requests import Headers, Request, header_of
 from proxy.kube.resources import object_key
 from proxy.reads.plan import MAX_QUERY
 
-# A list's metadata comes first, or with sorted keys last.
+# The metadata of a list, or of a Table, comes first, or with sorted keys last.
 _HEAD = re.compile(
     rb'\{"kind":"\w+","apiVersion":"[\w./-]+","metadata":\{"resourceVersion":"(\d+)"'
 )
@@ -54,7 +54,8 @@ class Shown:
                 yield last
             first, last, count = first or chunk, chunk, count + 1
         if status in (200, 404):
-            self._expect(request, _version(headers, first, last, count) if status == 200 else 0)
+            found = _version(headers, first, last, is_whole=count == 1) if status == 200 else 0
+            self._expect(request, found)
         if last:
             yield last
 
@@ -77,13 +78,12 @@ def _is_past(request: Request) -> bool:
     return not options.keys().isdisjoint({"watch", "continue", "resourceVersion"})
 
 
-def _version(headers: Headers, first: bytes, last: bytes, count: int) -> int:
+def _version(headers: Headers, first: bytes, last: bytes, *, is_whole: bool) -> int:
     """Find the resourceVersion that an answer shows; 0 where it isn't seen at a glance."""
     if header_of(headers, b"content-encoding"):
         return 0
-    if count == 1:
-        content_type = header_of(headers, b"content-type").decode("latin-1")
-        envelope = read_envelope(content_type, first)
-        return (envelope and envelope.version) or 0
-    found = _HEAD.match(first) or _TAIL.search(last)
-    return int(found[1]) if found else 0
+    if found := _HEAD.match(first) or _TAIL.search(last):
+        return int(found[1])
+    content_type = header_of(headers, b"content-type").decode("latin-1")
+    envelope = read_envelope(content_type, first) if is_whole else None
+    return (envelope and envelope.version) or 0

@@ -1,5 +1,6 @@
 """The admin listener: metrics, health and status, and two levers (FastAPI, OpenAPI at /docs)."""
 
+from math import isinf
 from typing import Annotated, Protocol
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
@@ -23,7 +24,11 @@ class Served(Measured, Protocol):
 
 
 class InformerStatus(BaseModel):
-    """One informer; *staleness* in seconds, *raw_bytes* those of its objects' JSON."""
+    """One informer; *staleness*, *unproven* and *lag* in seconds, *raw_bytes* those of its JSON.
+
+    *unproven* is null before the first proof, *lag* before the first write. *expected*: writes that
+    it hasn't seen yet.
+    """
 
     id: str
     named: bool
@@ -32,6 +37,10 @@ class InformerStatus(BaseModel):
     objects: int
     raw_bytes: int
     staleness: float
+    unproven: float | None
+    lag: float | None
+    expected: int
+    stalled: bool
     watchers: int
     last_error: str
 
@@ -45,12 +54,14 @@ class Scan(BaseModel):
 
 
 class Status(BaseModel):
-    """The proxy and its informers."""
+    """The proxy and its informers; *conflicts* by who saw them, *merges* by result."""
 
     version: str
     ready: bool
     informers: list[InformerStatus]
     scans: list[Scan]
+    conflicts: dict[str, int]
+    merges: dict[str, int]
 
 
 _LOOPBACK = HostCheck("localhost")
@@ -168,6 +179,10 @@ def _status(proxy: Served) -> Status:
                 objects=len(each.view.store) if each.view else 0,
                 raw_bytes=each.view.store.raw_bytes if each.view else 0,
                 staleness=round(each.staleness, 3),
+                unproven=None if isinf(each.unproven) else round(each.unproven, 3),
+                lag=None if each.lag.last is None else round(each.lag.last, 4),
+                expected=len(each.expectations),
+                stalled=each.is_stalled,
                 watchers=each.watchers,
                 last_error=each.reflector.last_error,
             )
@@ -178,4 +193,6 @@ def _status(proxy: Served) -> Status:
             for resource, tally in proxy.reader.tallies.items()
             for shape, count in tally.scans.most_common()
         ],
+        conflicts=dict(proxy.conflicts.counts),
+        merges=dict(proxy.conflicts.merges),
     )

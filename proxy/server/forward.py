@@ -11,11 +11,12 @@ from proxy.server.stats import Stats
 from proxy.upstream import tunnel
 from proxy.upstream.client import READ_TIMEOUT, Client
 from proxy.upstream.documents import Documents
-from proxy.upstream.headers import request_headers, response_headers
+from proxy.upstream.headers import OWN, request_headers, response_headers
 from proxy.writes.writer import Writer
 
 _STREAMING_SUBRESOURCES = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 _FRESH = frozenset({Reason.LIVE, Reason.UNSEEN, Reason.UNPROVEN, Reason.UNCONFIRMED})
+_REFUSED = (b"cache-status", b'kubecache; hit; detail="conflict"')
 _REVALIDATED = (b"cache-status", b'kubecache; fwd=stale; fwd-status=304; detail="revalidated"')
 
 
@@ -45,7 +46,11 @@ class Forwarder:
             exchange.skip_body()
         exchange.is_watch = _is_watch(request)
         streams = exchange.is_watch or _is_streaming(request)
-        passing = self._pass_through(request, reason, exchange, None if streams else READ_TIMEOUT)
+        if exchange.source == "write" and request.target is not None and not streams:
+            passing = self._write(request, reason, exchange)
+        else:
+            timeout = None if streams else READ_TIMEOUT
+            passing = self._pass_through(request, reason, exchange, timeout)
         ended = await exchange.unless_gone(passing, until=self._draining if streams else None)
         if not ended and exchange.is_watch and exchange.status:
             await exchange.finish()
@@ -74,7 +79,7 @@ class Forwarder:
         credentials = self._client.credentials
         authorization = await credentials.authorization() if own else ""
         upstream = await tunnel.connect(credentials, own=own)
-        headers = [pair for pair in exchange.headers if pair[0] != b"x-kubecache-read"]
+        headers = [pair for pair in exchange.headers if pair[0] not in OWN]
         if exchange.connection.is_closing:
             upstream[1].close()
             raise ClientGoneError
@@ -97,12 +102,9 @@ class Forwarder:
         if reason in _FRESH:  # for whatever cache there may be further up
             asked = [*asked, (b"cache-control", b"no-cache")]
         body = exchange.body() if _has_body(exchange.headers) else None
-        if exchange.source == "write":
-            opened = self._writer.open(request, asked, body)
-        else:
-            opened = self._client.open(
-                request.method, request.raw_target, asked, body, read_timeout=read_timeout
-            )
+        opened = self._client.open(
+            request.method, request.raw_target, asked, body, read_timeout=read_timeout
+        )
         async with opened as response:
             self._count_forward(request, reason, exchange, response.status)
             headers = response_headers(response.headers)
@@ -111,6 +113,20 @@ class Forwarder:
             if self._shown.concerns(request):
                 chunks = self._shown.note(request, response.status, headers, chunks)
             async for chunk in chunks:
+                await exchange.write(chunk)
+        await exchange.finish()
+
+    async def _write(self, request: Request, reason: Reason, exchange: Exchange) -> None:
+        """Have a write sent; its answer is known to the cache before it goes to the client."""
+        body = exchange.body() if _has_body(exchange.headers) else None
+        async with self._writer.open(request, request_headers(exchange.headers), body) as written:
+            if written.is_local:
+                exchange.source = "cache"
+            else:
+                self._count_forward(request, reason, exchange, written.status)
+            note = _REFUSED if written.is_local else _forwarded(reason)
+            await exchange.start(written.status, [*response_headers(written.headers), note])
+            async for chunk in written.chunks:
                 await exchange.write(chunk)
         await exchange.finish()
 

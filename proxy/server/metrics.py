@@ -21,6 +21,7 @@ from proxy.cache.informers import Informers
 from proxy.reads.reader import Reader
 from proxy.server.pulse import Pulse
 from proxy.server.stats import Stats
+from proxy.writes.conflicts import Conflicts
 
 _RESOURCE = ("group", "version", "resource")
 _SCOPE = (*_RESOURCE, "namespace")
@@ -32,6 +33,7 @@ class Measured(Protocol):
     stats: Stats
     informers: Informers
     reader: Reader
+    conflicts: Conflicts
     pulse: Pulse
 
 
@@ -46,8 +48,11 @@ class ProxyCollector(Collector):
         yield from self._requests()
         yield self._pauses()
         yield from self._lists()
+        yield from self._conflicts()
+        yield self._waits()
         yield from _informer_gauges(list(self._served.informers))
         yield from _informer_counters(list(self._served.informers))
+        yield from _informer_proofs(list(self._served.informers))
 
     def _requests(self) -> Iterator[Metric]:
         labels = ("verb", "group", "resource", "source")
@@ -86,6 +91,29 @@ class ProxyCollector(Collector):
         pauses.add_metric((), _cumulative(histogram), histogram.sum)
         return pauses
 
+    def _waits(self) -> Metric:
+        waits = HistogramMetricFamily(
+            "kubecache_read_your_writes_wait_seconds",
+            "Seconds that reads have waited for a write that they must see.",
+            labels=(),
+        )
+        histogram = self._served.reader.waits
+        waits.add_metric((), _cumulative(histogram), histogram.sum)
+        return waits
+
+    def _conflicts(self) -> Iterator[Metric]:
+        conflicts = CounterMetricFamily(
+            "kubecache_conflicts", "Writes of an old version, by who saw it.", labels=("detected",)
+        )
+        for detected, count in self._served.conflicts.counts.items():
+            conflicts.add_metric((detected,), count)
+        merges = CounterMetricFamily(
+            "kubecache_conflict_merges", "Merges that clients asked for.", labels=("result",)
+        )
+        for result, count in self._served.conflicts.merges.items():
+            merges.add_metric((result,), count)
+        yield from (conflicts, merges)
+
     def _lists(self) -> Iterator[Metric]:
         scanned = CounterMetricFamily(
             "kubecache_list_scanned_objects", "Objects that lists looked at.", labels=_RESOURCE
@@ -116,7 +144,8 @@ def _informer_gauges(informers: Iterable[Informer]) -> Iterator[Metric]:
             ("informer_synced", "1 once the informer holds a complete state."),
             ("informer_resource_version", "Newest resourceVersion that the informer holds."),
             ("informer_objects", "Objects that the informer holds."),
-            ("staleness_seconds", "Seconds since the informer was last proven current."),
+            ("informer_stalled", "1 while the API server gives no sign."),
+            ("staleness_seconds", "Seconds since the informer was last known to be current."),
             ("watchers", "Watches that the informer serves now."),
             ("informer_snapshots", "Earlier states kept for clients that page through lists."),
         )
@@ -128,6 +157,7 @@ def _informer_gauges(informers: Iterable[Informer]) -> Iterator[Metric]:
         scope = _scope(informer)
         store = informer.view.store if informer.view else None
         gauges["informer_synced"].add_metric(scope, float(store is not None))
+        gauges["informer_stalled"].add_metric(scope, float(informer.is_stalled))
         gauges["informer_resource_version"].add_metric(scope, informer.version)
         gauges["informer_objects"].add_metric(scope, len(store) if store else 0)
         gauges["staleness_seconds"].add_metric(scope, informer.staleness)
@@ -170,6 +200,26 @@ def _informer_counters(informers: Iterable[Informer]) -> Iterator[Metric]:
         for ending, count in informer.terminated.items():
             terminated.add_metric((*scope, ending), count)
     yield from (relists, restarts, events, sent, terminated)
+
+
+def _informer_proofs(informers: Iterable[Informer]) -> Iterator[Metric]:
+    lag = HistogramMetricFamily(
+        "kubecache_lag_seconds",
+        "Seconds from the answer to a write until its event had arrived.",
+        labels=_SCOPE,
+    )
+    probes = CounterMetricFamily(
+        "kubecache_probes",
+        "Requests that prove the informer current, by what they showed.",
+        labels=(*_SCOPE, "kind", "result"),
+    )
+    for informer in informers:
+        scope = _scope(informer)
+        seconds = informer.lag.seconds
+        lag.add_metric(scope, _cumulative(seconds), seconds.sum)
+        for (kind, result), count in informer.prover.counts.items():
+            probes.add_metric((*scope, kind, result), count)
+    yield from (lag, probes)
 
 
 def _scope(informer: Informer) -> tuple[str, str, str, str]:

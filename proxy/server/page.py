@@ -11,6 +11,9 @@ _COLUMNS = (
     ("raw_bytes", "Bytes"),
     ("resource_version", "resourceVersion"),
     ("staleness", "Staleness (s)"),
+    ("unproven", "Unproven (s)"),
+    ("lag", "Lag (s)"),
+    ("stalled", "Stalled"),
     ("watchers", "Watchers"),
     ("last_error", "Last error"),
 )
@@ -39,10 +42,14 @@ def status_page(status: Mapping[str, Any]) -> str:
         state="ready" if status["ready"] else "not ready",
         head=_cells("th", (title for _, title in _COLUMNS)),
         rows="\n".join(
-            f"<tr>{_cells('td', (str(informer[key]) for key, _ in _COLUMNS))}</tr>"
+            f"<tr>{_cells('td', (_text(informer[key]) for key, _ in _COLUMNS))}</tr>"
             for informer in status["informers"]
         ),
     )
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else str(value)
 
 
 def _cells(tag: str, texts: Any) -> str:

@@ -26,6 +26,7 @@ from proxy.upstream.client import Client
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.discovery import resolve
 from proxy.upstream.listwatch import ListWatch
+from proxy.writes.conflicts import Conflicts
 from proxy.writes.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,13 @@ class Proxy:
                 settings.consistency, settings.max_staleness, cache.on_miss == "confirm"
             ),
         )
-        writer = Writer(self._client, self.informers)
+        self.conflicts = Conflicts(
+            self._client,
+            self.informers,
+            lambda: credentials.last_authorization,
+            is_local=settings.conflict_check == "local",
+        )
+        writer = Writer(self._client, self.informers, self.conflicts)
         shown = Shown(self.informers)
         self._forwarder = Forwarder(self._client, writer, shown, self.stats)
         app = ReadApp(self.reader, self._forwarder, _hosts(settings.listen), self.stats)

@@ -174,6 +174,10 @@ class Settings(BaseSettings):
         default=0.0,
         description="How often informers are proven current without being asked to; 0 for never.",
     )
+    conflict_check: Literal["local", "forward"] = Field(
+        default="local",
+        description="local: refuse an update of an old version without asking the API server.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     cache: CacheSettings = CacheSettings()
 

@@ -20,12 +20,12 @@ _HOP_BY_HOP = frozenset(
 # Origin has been held against a Host that the API server is not called by.
 _REQUEST_ONLY = frozenset({b"host", b"expect", b"origin"})
 # The proxy's own request headers, which mean nothing further up.
-_OWN = frozenset({b"x-kubecache-read"})
+OWN = frozenset({b"x-kubecache-read", b"x-kubecache-on-conflict"})
 
 
 def request_headers(headers: Headers) -> Headers:
     """Choose the request headers to send upstream."""
-    return _without(headers, _REQUEST_ONLY | _OWN)
+    return _without(headers, _REQUEST_ONLY | OWN)
 
 
 def response_headers(headers: Headers) -> Headers:

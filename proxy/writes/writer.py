@@ -1,15 +1,21 @@
 """Passes writes on, once, and lets the cache know what they have changed before the client does."""
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from proxy.cache.informers import Informers
 from proxy.kube.envelope import read_envelope
 from proxy.kube.errors import ServiceUnavailable
 from proxy.kube.requests import Headers, Request, header_of
 from proxy.upstream.client import Client, Response
+from proxy.writes.attempt import read_attempt
+from proxy.writes.conflicts import Conflicts
 from proxy.writes.effects import Sent, effects
+from proxy.writes.written import Written, chained, read_whole
+
+MAX_BODY = 3 * 1024 * 1024
+"""Bytes of a write that is looked at: kube-apiserver takes no more (``MaxRequestBodyBytes``)."""
 
 MAX_ANSWER = 4 * 1024 * 1024
 """Bytes of an answer that is read for what it says of the object; none is larger (etcd takes 1.5
@@ -23,9 +29,11 @@ class Writer:
         self,
         client: Client,
         informers: Informers,
+        conflicts: Conflicts,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.conflicts = conflicts
         self._client = client
         self._informers = informers
         self._clock = clock
@@ -33,18 +41,44 @@ class Writer:
     @asynccontextmanager
     async def open(
         self, request: Request, headers: Headers, body: AsyncIterator[bytes] | None
-    ) -> AsyncIterator[Response]:
-        """Send a write and yield its answer; reads that begin then see what it has changed."""
+    ) -> AsyncIterator[Written]:
+        """Send a write and yield its answer; reads that begin then see what it has changed.
+
+        One that is sure to conflict is not sent.
+        """
+        begun, ended = await read_whole(body, MAX_BODY) if body is not None else (b"", True)
+        attempt = read_attempt(request, headers, begun) if ended and begun else None
+        refusal = self.conflicts.refuse(attempt) if attempt else None
+        if attempt is not None and refusal is not None:
+            yield await self.conflicts.resolve(attempt, refusal, self._send)
+            return
+        rest = chained(begun, body) if body is not None else None
+        async with self._send(request, headers, rest) as written:
+            if attempt is None or written.status != 409:
+                yield written
+            else:
+                yield await self.conflicts.resolve(attempt, written, self._send)
+
+    def _send(
+        self, request: Request, headers: Headers, body: AsyncIterator[bytes] | None
+    ) -> AbstractAsyncContextManager[Written]:
+        return self._acknowledged(
+            request, self._client.open(request.method, request.raw_target, headers, body)
+        )
+
+    @asynccontextmanager
+    async def _acknowledged(
+        self, request: Request, opened: AbstractAsyncContextManager[Response]
+    ) -> AsyncIterator[Written]:
         sent = self._clock()
         answered = False
         try:
-            async with self._client.open(
-                request.method, request.raw_target, headers, body
-            ) as response:
-                begun, ended = await _read(response.chunks, MAX_ANSWER)
+            async with opened as response:
+                begun, ended = await read_whole(response.chunks, MAX_ANSWER)
                 self._acknowledge(request, response, begun if ended else None, sent)
                 answered = True
-                yield response._replace(chunks=_chained(begun, response.chunks))
+                chunks = chained(begun, response.chunks)
+                yield Written(response.status, response.headers, chunks)
         except ServiceUnavailable:  # nothing was sent
             raise
         except BaseException:
@@ -64,22 +98,3 @@ class Writer:
     def _note(self, write: Sent) -> None:
         for effect in effects(write):
             self._informers.acknowledge(*effect)
-
-
-async def _read(chunks: AsyncIterator[bytes], limit: int) -> tuple[bytes, bool]:
-    """Read a body to its end, which it reaches if it isn't longer than *limit*."""
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in chunks:
-        parts.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            return b"".join(parts), False
-    return b"".join(parts), True
-
-
-async def _chained(begun: bytes, rest: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    if begun:
-        yield begun
-    async for chunk in rest:
-        yield chunk

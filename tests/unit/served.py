@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers, Policy
 from proxy.cache.reflector import Lines
 from proxy.cache.scope import Scope
 from proxy.kube.requests import Verb
+from proxy.reads.freshness import Guarantees
 from proxy.reads.reader import Reader
 from proxy.server.pulse import Pulse
 from proxy.server.stats import Stats
+from proxy.upstream.client import Client
+from proxy.writes.conflicts import Conflicts
 from tests.unit.builders import PODS, Clock
 from tests.unit.cache.sources import ServedSource
 
@@ -23,13 +27,16 @@ def no_lines(target: str) -> Lines:
 class Served:
     """What the admin listener shows and measures; informers hold one pod, at version 10."""
 
-    def __init__(self) -> None:
+    def __init__(self, guarantees: Guarantees = Guarantees()) -> None:  # noqa: B008
         self.clock = Clock()
         self.stats = Stats()
         self.pulse = Pulse()
         self.sources: dict[Scope, ServedSource] = {}
         self.informers = Informers(self._source_of, Policy(), clock=self.clock)
-        self.reader = Reader(self.informers, lambda: "", no_lines, clock=self.clock)
+        self.reader = Reader(
+            self.informers, lambda: "", no_lines, guarantees=guarantees, clock=self.clock
+        )
+        self.conflicts = Conflicts(cast(Client, None), self.informers, lambda: "")
 
     def _source_of(self, scope: Scope) -> ServedSource:
         return self.sources.setdefault(scope, ServedSource(PODS))

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from proxy.access.hosts import HostCheck
 from proxy.cache import reflector
+from proxy.cache.histogram import Histogram
 from proxy.cache.informer import Informer
 from proxy.cache.reflector import Source
 from proxy.cache.scope import Scope
@@ -107,6 +108,7 @@ _OTHER = {
     "KUBECACHE_LISTEN": ":77",
     "KUBECACHE_ADMIN": ":77",
     "KUBECACHE_CONSISTENCY": "strict",
+    "KUBECACHE_CONFLICT_CHECK": "forward",
     "KUBECACHE_LOG_LEVEL": "debug",
     "KUBECACHE_CACHE__ON_MISS": "confirm",
     "KUBECACHE_CACHE__RESOURCES": '[{"resource": "pods"}]',
@@ -169,6 +171,7 @@ def _informers() -> list[Informer]:
     for reason in reflector.Trigger:
         informer.reflector.relists[reason] += 1
         informer.reflector.restarts[reason] += 1
+    informer.prover.counts["probe", "proven"] += 1
     return [informer]
 
 
@@ -181,7 +184,8 @@ def _exported() -> set[Family]:
     served = SimpleNamespace(
         stats=stats,
         informers=_informers(),
-        reader=SimpleNamespace(tallies={Resource("", "v1", "pods"): tally}),
+        reader=SimpleNamespace(tallies={Resource("", "v1", "pods"): tally}, waits=Histogram()),
+        conflicts=SimpleNamespace(counts={"local": 1}, merges={"merged": 1}),
         pulse=Pulse(),
     )
     collector = ProxyCollector(cast(Any, served))

@@ -30,10 +30,20 @@ INFORMER = {
     "objects": 3,
     "raw_bytes": 4096,
     "staleness": 1.25,
+    "unproven": None,
+    "lag": 0.0012,
+    "stalled": False,
     "watchers": 2,
     "last_error": "",
 }
-EMPTY = {"version": "1.2.3", "ready": True, "informers": [], "scans": []}
+EMPTY = {
+    "version": "1.2.3",
+    "ready": True,
+    "informers": [],
+    "scans": [],
+    "conflicts": {},
+    "merges": {},
+}
 
 
 def test_a_table_of_informers() -> None:
@@ -41,9 +51,12 @@ def test_a_table_of_informers() -> None:
     assert status.render(told).splitlines() == [
         "kubecache 1.2.3, ready",
         "",
-        "INFORMER   NAMED   SYNCED   OBJECTS   BYTES   VERSION   STALENESS   WATCHERS   ERROR",
-        "pods.v1    yes     no       3         4096    12        1.2s        2",
-        "nodes.v1   yes     no       3         4096    12        1.2s        2          no",
+        "INFORMER   NAMED   SYNCED   OBJECTS   BYTES   VERSION   "
+        "STALENESS   UNPROVEN   LAG     STALLED   WATCHERS   ERROR",
+        "pods.v1    yes     no       3         4096    12        "
+        "1.2s        -          1.2ms   no        2",
+        "nodes.v1   yes     no       3         4096    12        "
+        "1.2s        -          1.2ms   no        2          no",
     ]
 
 
@@ -58,6 +71,15 @@ def test_lists_that_scan_come_last() -> None:
     assert status.render({**EMPTY, "scans": [scan]}).splitlines()[-2:] == [
         "LISTS THAT SCAN   SELECTOR   COUNT",
         "pods.v1           app=…      7",
+    ]
+
+
+def test_conflicts_are_counted() -> None:
+    counts = {"conflicts": {"upstream": 1, "local": 12}, "merges": {"merged": 3}}
+    assert status.render(EMPTY | counts).splitlines()[-3:] == [
+        "conflicts: local 12, upstream 1",
+        "",
+        "merges: merged 3",
     ]
 
 

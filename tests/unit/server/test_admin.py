@@ -154,6 +154,10 @@ def test_the_status_tells_of_each_informer() -> None:
             "resource_version": "10",
             "objects": 1,
             "staleness": 1.235,
+            "unproven": None,
+            "lag": None,
+            "expected": 0,
+            "stalled": False,
             "watchers": 2,
             "last_error": "",
         }

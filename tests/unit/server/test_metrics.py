@@ -76,10 +76,16 @@ PUBLIC = {
     "request_duration_seconds": Family("histogram", "verb group resource source"),
     "cache_forwards_total": Family("counter", "reason group resource"),
     "event_loop_pause_seconds": Family("histogram", ""),
+    "read_your_writes_wait_seconds": Family("histogram", ""),
+    "conflicts_total": Family("counter", "detected"),
+    "conflict_merges_total": Family("counter", "result"),
+    "lag_seconds": Family("histogram", SCOPE),
+    "probes_total": Family("counter", f"{SCOPE} kind result"),
     "list_scanned_objects_total": Family("counter", "group version resource"),
     "list_returned_objects_total": Family("counter", "group version resource"),
     "staleness_seconds": Family("gauge", SCOPE),
     "informer_synced": Family("gauge", SCOPE),
+    "informer_stalled": Family("gauge", SCOPE),
     "informer_resource_version": Family("gauge", SCOPE),
     "informer_objects": Family("gauge", SCOPE),
     "informer_bytes": Family("gauge", f"{SCOPE} kind"),
@@ -101,6 +107,9 @@ def count_everything(informer: Informer, served: Served) -> None:
     assert isinstance(listed, Answer)
     informer.terminated["client"] += 1
     informer.reflector.restarts[reflector.Trigger.BROKEN] += 1
+    informer.prover.counts["probe", "proven"] += 1
+    served.conflicts.counts["local"] += 1
+    served.conflicts.merges["merged"] += 1
 
 
 def test_names_and_labels_are_the_public_ones() -> None:
@@ -120,7 +129,9 @@ def test_every_name_is_ours() -> None:
 def test_without_informers_or_requests_a_scrape_is_still_whole() -> None:
     scraped = Scraped(render(Served()))
     assert scraped.names() == {
-        f"kubecache_event_loop_pause_seconds_{part}" for part in ("bucket", "count", "sum")
+        f"kubecache_{name}_seconds_{part}"
+        for name in ("event_loop_pause", "read_your_writes_wait")
+        for part in ("bucket", "count", "sum")
     }
 
 

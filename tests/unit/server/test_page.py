@@ -17,6 +17,9 @@ INFORMER: dict[str, Any] = {
     "objects": 7,
     "raw_bytes": 4096,
     "staleness": 1.5,
+    "unproven": 3.25,
+    "lag": None,
+    "stalled": False,
     "watchers": 2,
     "last_error": "",
 }
@@ -61,6 +64,9 @@ def test_an_informer_is_a_row() -> None:
         "Bytes": "4096",
         "resourceVersion": "1234",
         "Staleness (s)": "1.5",
+        "Unproven (s)": "3.25",
+        "Lag (s)": "-",
+        "Stalled": "False",
         "Watchers": "2",
         "Last error": "",
     }

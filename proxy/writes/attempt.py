@@ -1,0 +1,94 @@
+"""A write that names the version it's based on: when it's sure to conflict, and with what. Pure."""
+
+from typing import NamedTuple
+
+from proxy.cache.informer import Informer
+from proxy.forms.objects import Object
+from proxy.kube.envelope import Envelope, read_envelope, read_precondition
+from proxy.kube.options import parse_query
+from proxy.kube.paths import ResourcePath
+from proxy.kube.requests import Headers, Request, header_of
+from proxy.kube.resources import object_key
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+_WHOLE = frozenset({"", "status"})
+"""Subresources whose bodies are the object itself."""
+
+
+class Attempt(NamedTuple):
+    """A write of one object, as it was when it had *version*.
+
+    *envelope* is that of a body which is the object or a merge patch of it, else None.
+    """
+
+    request: Request
+    target: ResourcePath
+    headers: Headers
+    media_type: str
+    body: bytes
+    version: int
+    envelope: Envelope | None
+
+    @property
+    def key(self) -> str:
+        """The object's key."""
+        return object_key(self.target.namespace, self.target.name)
+
+    @property
+    def is_mergeable(self) -> bool:
+        """Tell whether the body can be merged with what another has written."""
+        is_json = self.media_type in ("application/json", MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+        is_whole = self.envelope is not None and self.target.subresource in _WHOLE
+        return is_json and is_whole and self.request.method in ("PUT", "PATCH")
+
+
+def read_attempt(request: Request, headers: Headers, body: bytes) -> Attempt | None:
+    """Read a write; None for one that conflicts with nothing, or that isn't understood."""
+    target = request.target
+    if target is None or not target.name or header_of(headers, b"content-encoding"):
+        return None
+    content_type = header_of(headers, b"content-type").decode("latin-1") or "application/json"
+    media_type = content_type.partition(";")[0].strip().lower()
+    if request.method == "DELETE":
+        version, envelope = read_precondition(body), None
+    elif request.method in ("PUT", "PATCH"):
+        envelope = read_envelope(content_type, body)
+        version = envelope.version if envelope else None
+    else:
+        return None
+    if not version:
+        return None
+    return Attempt(request, target, headers, media_type, body, version, envelope)
+
+
+def certain_conflict(attempt: Attempt, informer: Informer) -> Object | None:
+    """Find the newer object that a write is sure to conflict with.
+
+    What the API server would refuse for another reason first is left to it.
+    """
+    envelope, target = attempt.envelope, attempt.target
+    if envelope is None or target.subresource not in _WHOLE or informer.view is None:
+        return None
+    if parse_query(attempt.request.query).get("fieldValidation", "Warn") == "Strict":
+        return None  # fields that it doesn't know come first
+    if informer.expectations.of(attempt.key, ""):
+        return None  # of what is held, something is known to be old
+    found = informer.view.store.get(attempt.key)
+    if found is None or found.version <= attempt.version:
+        return None
+    return found if _is_of(envelope, found, attempt, informer.view.form.kind) else None
+
+
+def _is_of(envelope: Envelope, found: Object, attempt: Attempt, kind: str) -> bool:
+    """Tell whether a body is of the object that the URL names."""
+    is_patch = attempt.request.method == "PATCH"
+    named = envelope.name == found.name or (is_patch and not envelope.name)
+    return (
+        named
+        and envelope.namespace in ("", found.namespace)
+        and envelope.uid in ("", found.uid)
+        and envelope.kind in ("", kind)
+        and envelope.api_version in ("", attempt.target.resource.group_version)
+    )

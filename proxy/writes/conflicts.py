@@ -1,0 +1,208 @@
+"""Conflicts: refused here where they're certain, explained, and merged where the client asks."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+from proxy.cache.informer import Informer
+from proxy.cache.informers import Informers
+from proxy.kube import gojson
+from proxy.kube.envelope import PROTOBUF, decode_status, encode_status
+from proxy.kube.errors import conflict
+from proxy.kube.negotiation import prefers_json, wants_indent
+from proxy.kube.options import parse_query
+from proxy.kube.protobuf import MAGIC
+from proxy.kube.requests import Headers, Request, header_of
+from proxy.upstream.client import Client
+from proxy.writes.attempt import Attempt, certain_conflict
+from proxy.writes.causes import Cause, change_causes, conflict_causes
+from proxy.writes.changes import OverlapError, merge, retarget_patch
+from proxy.writes.states import Object, States, decoded, held_states, live_states
+from proxy.writes.written import Written, chained, read_whole, whole
+
+MAX_ANSWER = 4 * 1024 * 1024
+"""Bytes of the answer to a merged write."""
+
+MAX_STATUS = 256 * 1024
+"""Bytes of a 409 that is explained; kube-apiserver's own have some hundred."""
+
+_ABOUT_VERSION = ("the object has been modified", "the ResourceVersion in the precondition")
+"""How registry/generic/registry/store.go and storage/interfaces.go word them."""
+
+LARGE = 64 * 1024
+"""Bytes of a write from which on states are compared in a thread."""
+
+T = TypeVar("T")
+
+Send = Callable[
+    [Request, Headers, AsyncIterator[bytes] | None], AbstractAsyncContextManager[Written]
+]
+
+
+class _NotMergedError(Exception):
+    """Merging has come to nothing; *result* is what it's counted as."""
+
+    def __init__(self, result: str) -> None:
+        super().__init__(result)
+        self.result = result
+
+
+class Conflicts:
+    """Knows what a write conflicts with, from *informers* or through *client*.
+
+    *own_authorization* is what the proxy itself shows upstream; *is_local*: conflicts that are
+    certain are answered here. ``counts`` has them by who saw them, ``merges`` by result.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        own_authorization: Callable[[], str],
+        *,
+        is_local: bool = True,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self.merges: Counter[str] = Counter()
+        self._client = client
+        self._informers = informers
+        self._own_authorization = own_authorization
+        self._is_local = is_local
+
+    def _informer(self, attempt: Attempt) -> Informer | None:
+        """Find the informer whose objects the client may be shown."""
+        if not attempt.request.is_own(self._own_authorization()):
+            return None
+        return self._informers.find(attempt.target.resource, attempt.target.namespace)
+
+    def refuse(self, attempt: Attempt) -> Written | None:
+        """Answer as the API server is sure to, before anything else that it may say."""
+        informer = self._informer(attempt) if self._is_local else None
+        if informer is None or informer.view is None:
+            return None
+        content_type = _status_type(attempt.request, is_custom=informer.view.form.is_custom)
+        if not content_type or certain_conflict(attempt, informer) is None:
+            return None
+        error = conflict(attempt.target.resource, attempt.target.name)
+        body = encode_status(error, content_type)
+        headers = [
+            (b"content-type", content_type.encode()),
+            (b"cache-control", b"no-cache, private"),
+        ]
+        return Written(409, headers, whole(body), is_local=True)
+
+    async def resolve(self, attempt: Attempt, refusal: Written, send: Send) -> Written:
+        """Merge what was refused, where that's wanted and works; else tell what has changed.
+
+        A 409 that isn't about the object's version is left as it is.
+        """
+        body, ended = await read_whole(refusal.chunks, MAX_STATUS)
+        content_type = header_of(refusal.headers, b"content-type").decode("latin-1")
+        status = decode_status(content_type, body) if ended else None
+        if status is None or not _is_about_version(status):
+            return refusal._replace(chunks=chained(body, refusal.chunks))
+        self.counts["local" if refusal.is_local else "upstream"] += 1
+        causes = await self._merge_or_explain(attempt, send)
+        if isinstance(causes, Written):
+            return causes
+        return _with_causes(attempt, refusal, status, causes)
+
+    async def _merge_or_explain(self, attempt: Attempt, send: Send) -> Written | list[Cause]:
+        informer = self._informer(attempt)
+        if not (attempt.request.merges and attempt.is_mergeable):
+            states = await held_states(self._client, attempt, informer)
+            return await _compare(attempt, _explain, states, None)
+        states = await live_states(self._client, attempt, informer)
+        try:
+            return await self._merge(attempt, states, send)
+        except OverlapError as overlap:
+            self.merges["overlap"] += 1
+            return await _compare(attempt, _explain, states, overlap)
+        except _NotMergedError as error:
+            self.merges[error.result] += 1
+            return await _compare(attempt, _explain, states, None)
+
+    async def _merge(self, attempt: Attempt, states: States | None, send: Send) -> Written:
+        """Write once more, on top of what is there now. Raises OverlapError, _NotMergedError."""
+        if states is None or states.base is None:
+            raise _NotMergedError("unknown")
+        body = await _compare(attempt, _merged, states)
+        headers = [pair for pair in attempt.headers if pair[0] != b"transfer-encoding"]
+        headers = [pair for pair in headers if pair[0] != b"content-length"]
+        headers.append((b"content-length", b"%d" % len(body)))
+        async with send(attempt.request, headers, whole(body)) as written:
+            answer, _ = await read_whole(written.chunks, MAX_ANSWER)
+            if written.status == 409:
+                raise _NotMergedError("lost")
+            self.merges["merged" if written.status < 300 else "failed"] += 1
+            return written._replace(chunks=whole(answer))
+
+
+def _merged(attempt: Attempt, states: States) -> bytes:
+    assert states.base is not None
+    mine = decoded(attempt.body)
+    if attempt.request.method == "PATCH":
+        return gojson.encode(retarget_patch(attempt.media_type, mine, states.base, states.theirs))
+    return gojson.encode(merge(states.base, states.theirs, mine))
+
+
+def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | None) -> list[Cause]:
+    if states is None:
+        return []
+    resource = attempt.target.resource
+    if overlap is not None and states.base is not None and overlap.changes:
+        return change_causes(resource, overlap.changes, states.base, states.theirs)
+    return conflict_causes(resource, states.base, states.theirs, attempt.version)
+
+
+async def _compare(attempt: Attempt, compare: Callable[..., T], *arguments: Any) -> T:
+    """Compare states without holding up the event loop for long."""
+    if len(attempt.body) < LARGE:
+        return compare(attempt, *arguments)
+    return await asyncio.to_thread(compare, attempt, *arguments)
+
+
+def _is_about_version(status: Object) -> bool:
+    """Tell a conflict of versions from others: names that are taken, managers that differ."""
+    details = status.get("details")
+    is_explained = isinstance(details, dict) and bool(details.get("causes"))
+    message = str(status.get("message"))
+    return (
+        status.get("reason") == "Conflict"
+        and not is_explained
+        and any(text in message for text in _ABOUT_VERSION)
+    )
+
+
+def _with_causes(
+    attempt: Attempt, refusal: Written, status: Object, causes: list[Cause]
+) -> Written:
+    """Write a 409 anew, its causes where Go would write them."""
+    if causes:
+        details: Object = dict(status.get("details") or {})
+        last = {key: details.pop(key) for key in ("retryAfterSeconds",) if key in details}
+        status = {**status, "details": {**details, "causes": causes, **last}}
+    content_type = header_of(refusal.headers, b"content-type").decode("latin-1")
+    body = encode_status(status, content_type)
+    if _is_indented(attempt.request) and not body.startswith(MAGIC):
+        body = gojson.indent(body)
+    kept = [pair for pair in refusal.headers if pair[0].lower() != b"content-length"]
+    headers = [*kept, (b"content-length", b"%d" % len(body))]
+    return refusal._replace(headers=headers, chunks=whole(body))
+
+
+def _is_indented(request: Request) -> bool:
+    pretty = None
+    if b"pretty" in request.query:
+        pretty = parse_query(request.query).get("pretty", "") in ("1", "true")
+    return wants_indent(pretty, request.user_agent)
+
+
+def _status_type(request: Request, *, is_custom: bool) -> str:
+    """Name the media type in which the API server would write a Status; "" where that's unsure."""
+    if prefers_json(request.accept):
+        return "application/json"
+    first = request.accept.partition(",")[0].strip()
+    return PROTOBUF if first == PROTOBUF and not is_custom else ""

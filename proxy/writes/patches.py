@@ -1,0 +1,69 @@
+"""What a patch touches: JSON merge patches (RFC 7386) and strategic merge patches."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from proxy.writes.lists import Path, Schema, covers, keys_of, name_of
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+
+def touched(content_type: str, patch: dict[str, Any], schema: Schema) -> list[Path]:
+    """Tell the paths that a patch writes, whole with all below them.
+
+    Raises ValueError for another kind of patch.
+    """
+    media = content_type.partition(";")[0].strip().lower()
+    if media == MERGE_PATCH:
+        return list(_merge((), patch))
+    if media == STRATEGIC_PATCH:
+        return list(_strategic((), patch, schema))
+    raise ValueError(f"{media!r} is no merge patch")
+
+
+def meets(touched_path: Path, changed_path: Path) -> bool:
+    """Tell whether one of two paths leads to, or through, the other's end."""
+    return all(map(covers, touched_path, changed_path))
+
+
+def _merge(path: Path, value: Any) -> Iterator[Path]:
+    if not isinstance(value, dict) or (path and not value):
+        yield path
+        return
+    for key, inner in value.items():
+        yield from _merge((*path, key), inner)
+
+
+def _strategic(path: Path, value: Any, schema: Schema) -> Iterator[Path]:
+    if isinstance(value, list):
+        yield from _list(path, value, schema)
+    elif not isinstance(value, dict) or (path and not value) or _directs(value):
+        yield path
+    else:
+        for key, inner in value.items():
+            if key.startswith("$"):  # $setElementOrder/list, $deleteFromPrimitiveList/list
+                yield (*path, key.partition("/")[2])
+            else:
+                yield from _strategic((*path, key), inner, schema)
+
+
+def _list(path: Path, elements: list[Any], schema: Schema) -> Iterator[Path]:
+    """Go into elements that a known key names; else the list is touched whole."""
+    keys = keys_of(path, schema)
+    named = [] if keys is None else [(name_of(found, keys[:1]), found) for found in elements]
+    if not named or any(name is None or _has_directive(found) for name, found in named):
+        yield path
+        return
+    for name, found in named:
+        if name is not None:
+            yield from _strategic((*path, name), found, schema)
+
+
+def _directs(value: dict[str, Any]) -> bool:
+    """Tell directives about the whole of an object: ``$patch`` and ``$retainKeys``."""
+    return any(key.startswith("$") and "/" not in key for key in value)
+
+
+def _has_directive(element: Any) -> bool:
+    return isinstance(element, dict) and any(key.startswith("$") for key in element)

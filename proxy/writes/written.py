@@ -1,0 +1,40 @@
+"""The answer to a write, and bodies that are read before it's known what becomes of them."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import NamedTuple
+
+from proxy.kube.requests import Headers
+
+
+class Written(NamedTuple):
+    """An answer; *is_local*: the API server was not asked."""
+
+    status: int
+    headers: Headers
+    chunks: AsyncIterator[bytes]
+    is_local: bool = False
+
+
+async def read_whole(chunks: AsyncIterator[bytes], limit: int) -> tuple[bytes, bool]:
+    """Read a body to its end, which it reaches if it isn't longer than *limit*."""
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        parts.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            return b"".join(parts), False
+    return b"".join(parts), True
+
+
+async def chained(begun: bytes, rest: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Iterate a body anew that was read in part, or to its end."""
+    if begun:
+        yield begun
+    async for chunk in rest:
+        yield chunk
+
+
+async def whole(body: bytes) -> AsyncGenerator[bytes, None]:
+    """Iterate a body that is there."""
+    yield body

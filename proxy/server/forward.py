@@ -7,6 +7,7 @@ from proxy.kube.requests import Headers, Request, verb_of
 from proxy.reads.plan import MAX_QUERY, Reason
 from proxy.reads.shown import Shown
 from proxy.server.exchange import ClientGoneError, Exchange, race
+from proxy.server.live import LiveReads
 from proxy.server.stats import Stats
 from proxy.upstream import tunnel
 from proxy.upstream.client import READ_TIMEOUT, Client
@@ -23,8 +24,11 @@ _REVALIDATED = (b"cache-status", b'kubecache; fwd=stale; fwd-status=304; detail=
 class Forwarder:
     """Passes requests through: unbuffered, as documents that are kept, or byte by byte."""
 
-    def __init__(self, client: Client, writer: Writer, shown: Shown, stats: Stats) -> None:
+    def __init__(
+        self, client: Client, live: LiveReads, writer: Writer, shown: Shown, stats: Stats
+    ) -> None:
         self._client = client
+        self._live = live
         self._writer = writer
         self._shown = shown
         self._documents = Documents(client)
@@ -102,13 +106,17 @@ class Forwarder:
         if reason in _FRESH:  # for whatever cache there may be further up
             asked = [*asked, (b"cache-control", b"no-cache")]
         body = exchange.body() if _has_body(exchange.headers) else None
-        opened = self._client.open(
-            request.method, request.raw_target, asked, body, read_timeout=read_timeout
-        )
+        if body is None and read_timeout is not None and LiveReads.covers(request):
+            opened = self._live.open(request, asked)
+        else:
+            opened = self._client.open(
+                request.method, request.raw_target, asked, body, read_timeout=read_timeout
+            )
         async with opened as response:
             self._count_forward(request, reason, exchange, response.status)
             headers = response_headers(response.headers)
-            await exchange.start(response.status, [*headers, _forwarded(reason)])
+            note = _forwarded(reason, collapsed=response.collapsed)
+            await exchange.start(response.status, [*headers, note])
             chunks = response.chunks
             if self._shown.concerns(request):
                 chunks = self._shown.note(request, response.status, headers, chunks)
@@ -131,8 +139,10 @@ class Forwarder:
         await exchange.finish()
 
 
-def _forwarded(reason: Reason) -> tuple[bytes, bytes]:
-    return b"cache-status", f'kubecache; fwd={reason.fwd}; detail="{reason.detail}"'.encode()
+def _forwarded(reason: Reason, *, collapsed: bool = False) -> tuple[bytes, bytes]:
+    shared = "; collapsed" if collapsed else ""
+    note = f'kubecache; fwd={reason.fwd}{shared}; detail="{reason.detail}"'
+    return b"cache-status", note.encode()
 
 
 def _has_body(headers: Headers) -> bool:

@@ -46,6 +46,7 @@ class ProxyCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all families."""
         yield from self._requests()
+        yield self._live_reads()
         yield self._pauses()
         yield from self._lists()
         yield from self._conflicts()
@@ -80,6 +81,16 @@ class ProxyCollector(Collector):
         for (reason, group, resource), count in self._served.stats.forwards.items():
             forwards.add_metric((reason.detail, group, resource), count)
         yield forwards
+
+    def _live_reads(self) -> Metric:
+        reads = CounterMetricFamily(
+            "kubecache_live_reads",
+            "Gets and lists that the API server answered, by client and by whether it was shared.",
+            labels=("user_agent_family", "collapsed"),
+        )
+        for (family, collapsed), count in self._served.stats.live_reads.items():
+            reads.add_metric((family, str(collapsed).lower()), count)
+        return reads
 
     def _pauses(self) -> Metric:
         pauses = HistogramMetricFamily(

@@ -19,12 +19,14 @@ from proxy.server.admin import admin_app
 from proxy.server.app import ReadApp
 from proxy.server.forward import Forwarder
 from proxy.server.listener import Listener
+from proxy.server.live import LiveReads
 from proxy.server.pulse import Pulse
 from proxy.server.settings import Address, ResourceSettings, Settings
 from proxy.server.stats import Stats
 from proxy.upstream.client import Client
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.discovery import resolve
+from proxy.upstream.limit import RateLimit
 from proxy.upstream.listwatch import ListWatch
 from proxy.writes.conflicts import Conflicts
 from proxy.writes.writer import Writer
@@ -72,7 +74,8 @@ class Proxy:
         )
         writer = Writer(self._client, self.informers, self.conflicts)
         shown = Shown(self.informers)
-        self._forwarder = Forwarder(self._client, writer, shown, self.stats)
+        live = LiveReads(self._client, self.stats, RateLimit(settings.live_rate))
+        self._forwarder = Forwarder(self._client, live, writer, shown, self.stats)
         app = ReadApp(self.reader, self._forwarder, _hosts(settings.listen), self.stats)
         self.read_listener = Listener(app, settings.listen)
         self.admin_listener = Listener(admin_app(self, _hosts(settings.admin)), settings.admin)

@@ -178,6 +178,12 @@ class Settings(BaseSettings):
         default="local",
         description="local: refuse an update of an old version without asking the API server.",
     )
+    live_rate: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Live reads a second that each kind of client may make; 0 sets no limit.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     cache: CacheSettings = CacheSettings()
 

@@ -7,6 +7,7 @@ from proxy.cache.histogram import Histogram
 from proxy.kube.requests import Request, Verb
 from proxy.kube.resources import Resource
 from proxy.reads.plan import Reason
+from proxy.server.families import Families
 
 
 class Labels(NamedTuple):
@@ -25,6 +26,8 @@ class Stats:
         self.requests: Counter[tuple[Labels, int]] = Counter()
         self.durations: dict[Labels, Histogram] = {}
         self.forwards: Counter[tuple[Reason, str, str]] = Counter()
+        self.live_reads: Counter[tuple[str, bool]] = Counter()
+        self.families = Families()
         self._known: set[Resource] = set()
 
     def labels(self, request: Request, verb: Verb, source: str, status: int) -> Labels:
@@ -53,3 +56,7 @@ class Stats:
     def count_forward(self, reason: Reason, labels: Labels) -> None:
         """Count a request that was forwarded."""
         self.forwards[reason, labels.group, labels.resource] += 1
+
+    def count_live_read(self, family: str, *, collapsed: bool) -> None:
+        """Count a live read that was answered, by who asked and whether it was sent for him."""
+        self.live_reads[family, collapsed] += 1

@@ -40,11 +40,12 @@ _LIVE = (*_PLAIN_JSON, (b"Cache-Control", b"no-cache"))
 
 
 class Response(NamedTuple):
-    """An answer whose body is still to come."""
+    """An answer whose body is still to come; *collapsed*: it was sent for another request."""
 
     status: int
     headers: Headers
     chunks: AsyncIterator[bytes]
+    collapsed: bool = False
 
     async def body(self) -> bytes:
         """Read the body to its end."""

@@ -180,6 +180,7 @@ def _exported() -> set[Family]:
     labels = Labels(Verb.GET, "", "pods", "cache")
     stats.count(labels, 200, 0.1)
     stats.count_forward(Reason.LIVE, labels)
+    stats.count_live_read("kubectl", collapsed=True)
     tally = Tally()
     served = SimpleNamespace(
         stats=stats,

@@ -75,6 +75,7 @@ PUBLIC = {
     "requests_total": Family("counter", "verb group resource source code"),
     "request_duration_seconds": Family("histogram", "verb group resource source"),
     "cache_forwards_total": Family("counter", "reason group resource"),
+    "live_reads_total": Family("counter", "user_agent_family collapsed"),
     "event_loop_pause_seconds": Family("histogram", ""),
     "read_your_writes_wait_seconds": Family("histogram", ""),
     "conflicts_total": Family("counter", "detected"),
@@ -103,6 +104,7 @@ PUBLIC = {
 def count_everything(informer: Informer, served: Served) -> None:
     served.stats.count(LABELS, 200, 0.1)
     served.stats.count_forward(Reason.LIVE, LABELS)
+    served.stats.count_live_read("kubectl", collapsed=True)
     listed = served.reader.read(parse_request("GET", b"/api/v1/pods", b"", []))
     assert isinstance(listed, Answer)
     informer.terminated["client"] += 1
@@ -156,6 +158,17 @@ def test_requests_and_forwards() -> None:
     assert found["request_duration_seconds_bucket", asked | {"le": "+Inf"}] == 3
     reason = {"reason": "no-informer", "group": "", "resource": "pods"}
     assert found["cache_forwards_total", reason] == 1
+
+
+def test_live_reads_by_client() -> None:
+    def change(_: Informer, served: Served) -> None:
+        for collapsed in (False, True, True):
+            served.stats.count_live_read("kubectl", collapsed=collapsed)
+
+    found = scrape(change)
+    for collapsed, count in (("false", 1), ("true", 2)):
+        labels = {"user_agent_family": "kubectl", "collapsed": collapsed}
+        assert found["live_reads_total", labels] == count
 
 
 def test_an_informer_that_is_synced() -> None:

@@ -23,6 +23,7 @@ demo: $(READY) ## tour the proxy in front of an in-memory API server
 # be built, pytest skips their tests, or fails when CI=true.
 test: lint type ## everything: lint, types, unit and integration tests
 	@$(PYTHON) tests/apiserver/build.py || true
+	@$(PYTHON) tests/clients/build.py || true
 	@$(PYTHON) tests/helm/tool.py version --short || true
 	@$(PYTEST)
 
@@ -48,8 +49,9 @@ nightly: $(READY) apiserver ## 100,000 random operations, and everything behind 
 	@KUBECACHE_TEST_OPERATIONS=100000 $(BIN)/pytest --timeout=3600 tests/integration/test_list_oracle.py
 	@KUBECACHE_TEST_CHAIN=1 $(BIN)/pytest tests/integration
 
-apiserver: ## build kube-apiserver, etcd, kubectl and helm for the tests: minutes, once
+apiserver: ## build kube-apiserver, etcd, kubectl, helm and Go clients for the tests: minutes, once
 	@$(PYTHON) tests/apiserver/build.py
+	@$(PYTHON) tests/clients/build.py
 	@$(PYTHON) tests/helm/tool.py version --short
 
 bench: $(READY) ## benchmarks; ARGS goes to `python -m bench`

@@ -67,10 +67,11 @@ def _checked(folder: Path) -> Path:
 
 
 def _built_folder() -> Path:
-    return _cache_root() / f"apiserver-{_recipe_hash()}" / "bin"
+    return cache_root() / f"apiserver-{_recipe_hash()}" / "bin"
 
 
-def _cache_root() -> Path:
+def cache_root() -> Path:
+    """Where what is built for the tests is kept between runs."""
     if given := os.environ.get("KUBECACHE_TEST_CACHE"):
         return Path(given)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubecache"
@@ -88,13 +89,14 @@ def _build(folder: Path) -> None:
         raise CannotBuildError("neither Go nor KUBEBUILDER_ASSETS is here")
     home = folder.parent
     home.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(home.with_suffix(".lock")):
+    with locked(home.with_suffix(".lock")):
         if not folder.is_dir():  # another run may have built it while this one waited
             _build_into(home)
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Keeps other runs from building the same meanwhile."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

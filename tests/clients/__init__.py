@@ -1,0 +1,1 @@
+"""Programs in Go that use the proxy as controllers do."""

@@ -129,14 +129,11 @@ class Prover:
 
     def refresh(self) -> None:
         """Prove again ahead of time; at most one probe and one barrier a second come of it."""
-        now = self._clock()
         if self.is_away or self._probe is not None or self._barrier is not None:
-            return
-        if now - max(self._sent, self._began) < BARRIER_PACE:
             return
         if self.is_idle:
             self._start_barrier()
-        else:
+        elif self._clock() - self._sent >= BARRIER_PACE:
             self._start_probe()
 
     def patience(self, moment: float) -> float:

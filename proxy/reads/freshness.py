@@ -26,6 +26,9 @@ AHEAD_WAIT = 0.15
 """Seconds a read waits for a version that its informer has not seen. A write to the resource
 arrives within milliseconds; a version from elsewhere may not arrive for a minute."""
 
+LEAD = 1.5
+"""Seconds before a proof expires from which on it's renewed: a barrier takes a little over one."""
+
 PROBED_AFTER = 0.05
 """Seconds after a deletion was acknowledged within which its event is awaited without a probe."""
 
@@ -122,7 +125,7 @@ class Freshness:
             if request.max_stale is not None:  # it takes what is held, if nothing else comes
                 limit = PROBE_TIMEOUT + AHEAD_WAIT
             return Lack(Reason.UNPROVEN, limit, arrived - bound, bound)
-        if proven < arrived - bound / 2:
+        if bound and proven < arrived - bound + LEAD:
             informer.prover.refresh()
         return None
 

@@ -1,0 +1,267 @@
+"""Probes and barriers: how often, for whom, and what they show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+
+import pytest
+
+from proxy.cache.informer import Informer
+from proxy.cache.prover import (
+    BARRIER_DUE,
+    BARRIER_PACE,
+    BARRIER_PROBE,
+    EVENT_WAIT,
+    PROBE_TIMEOUT,
+    RETRY,
+    STUCK,
+)
+from proxy.cache.scope import Scope
+from proxy.cache.store import Store
+from proxy.forms.form import Change, EventType
+from proxy.kube.errors import ServiceUnavailable
+from tests.unit.builders import PODS, Clock, stored
+from tests.unit.cache.sources import ServedSource
+from tests.unit.virtual_time import run
+
+ROUND_TRIP = 0.01
+AWAY = ServiceUnavailable("away")
+
+
+class Upstream(ServedSource):
+    """An API server at a version, which a watch on the side shows after a second.
+
+    ``barriers`` are what such watches bring: a bookmark of the version by default.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(PODS)
+        self.clock = clock
+        self.probes: list[float] = []
+        self.watched: list[tuple[float, int]] = []
+        self.line: Callable[[], bytes | None] = lambda: PODS.bookmark(self.version)
+
+    async def current_version(self) -> int:
+        self.probes.append(self.clock())
+        version = self.version  # what is committed later isn't in the answer
+        await asyncio.sleep(ROUND_TRIP)
+        if self.failure is not None:
+            raise self.failure
+        return version
+
+    async def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
+        self.watched.append((self.clock(), version))
+        yield []
+        await asyncio.sleep(1.0)
+        line = self.line()
+        if line is None:
+            await asyncio.sleep(2.0)
+            return
+        yield [line]
+
+
+class Story:
+    """An informer at version 10 that nobody tells anything, and its API server."""
+
+    def __init__(self) -> None:
+        self.clock = Clock(1000.0)
+        self.upstream = Upstream(self.clock)
+        self.informer = Informer(Scope(PODS.info.resource), self.upstream, clock=self.clock)
+        self.prover = self.informer.prover
+
+    async def begin(self) -> None:
+        store = Store()
+        store.put(stored("a/x", 3))
+        await self.informer.replace(PODS.watch_list_form(), store, 10)
+
+    def now(self) -> float:
+        return self.clock() - 1000.0
+
+    def proven(self) -> float:
+        return self.informer.proofs.proven - 1000.0
+
+    def write(self, version: int) -> None:
+        self.informer.apply(Change(EventType.MODIFIED, stored("a/x", version)))
+
+
+def told(story: Callable[[Story], Awaitable[None]]) -> Callable[[], None]:
+    def test() -> None:
+        play = Story()
+
+        async def main() -> None:
+            await play.begin()
+            await story(play)
+            play.prover.close()
+
+        run(main(), play.clock)
+
+    test.__name__ = story.__name__
+    return test
+
+
+@told
+async def test_a_probe_proves_what_is_held(story: Story) -> None:
+    story.prover.ask(story.clock())
+    await asyncio.sleep(1)
+    assert (story.upstream.probes, story.proven()) == ([1000.0], 0.0)
+    assert story.upstream.watched == []
+
+
+@told
+async def test_it_is_sent_after_the_moment_that_it_is_asked_for(story: Story) -> None:
+    """Who comes while one is under way shares the next, whoever asks for less shares this one."""
+    story.prover.ask(story.clock())
+    await asyncio.sleep(ROUND_TRIP / 2)
+    for _ in range(100):
+        story.prover.ask(story.clock())
+        story.prover.ask(story.clock() - ROUND_TRIP)
+    await asyncio.sleep(1)
+    assert story.upstream.probes == [1000.0, pytest.approx(1000.0 + ROUND_TRIP)]
+    story.prover.ask(1000.0)
+    assert len(story.upstream.probes) == 2
+
+
+@told
+async def test_an_event_proves_what_a_probe_has_learnt(story: Story) -> None:
+    story.upstream.version = 12
+    story.prover.ask(story.clock())
+    await asyncio.sleep(2 * ROUND_TRIP)
+    assert story.proven() < 0
+    story.write(12)
+    assert story.proven() == 0.0
+
+
+@told
+async def test_a_barrier_proves_an_idle_resource(story: Story) -> None:
+    story.upstream.version = 12
+    story.prover.ask(story.clock())
+    await asyncio.sleep(ROUND_TRIP + 1.0 + 0.01)
+    [(began, version)] = story.upstream.watched
+    assert (began, version) == (1000.0 + ROUND_TRIP, 10)
+    assert story.informer.version == 12
+    # The proof is that of a probe sent while the barrier was up, so it's fresh.
+    assert story.proven() == pytest.approx(ROUND_TRIP + BARRIER_PROBE)
+    assert story.prover.is_idle
+    await asyncio.sleep(10)
+    assert (len(story.upstream.probes), len(story.upstream.watched)) == (2, 1)
+
+
+@told
+async def test_what_is_idle_is_not_any_more_once_it_changes(story: Story) -> None:
+    story.upstream.version = 12
+    story.prover.ask(story.clock())
+    await asyncio.sleep(2)
+    assert story.prover.is_idle
+    story.write(13)
+    assert not story.prover.is_idle
+
+
+@told
+async def test_where_nothing_else_is_written_either_a_probe_will_do_again(story: Story) -> None:
+    story.upstream.version = 12
+    story.prover.ask(story.clock())
+    await asyncio.sleep(2)
+    story.prover.ask(story.clock())
+    await asyncio.sleep(1)
+    assert not story.prover.is_idle
+
+
+@told
+async def test_proofs_ahead_of_time_are_paced(story: Story) -> None:
+    """Whoever asks and however often, in a cluster that is never quiet."""
+    for _ in range(1000):
+        story.upstream.version += 1
+        story.prover.refresh()
+        await asyncio.sleep(0.01)
+    assert 8 <= len(story.upstream.watched) <= 10
+    assert len(story.upstream.probes) <= 11
+    assert story.now() - story.proven() < 1.0 + BARRIER_PACE - BARRIER_PROBE
+
+
+@told
+async def test_what_a_barrier_shows_and_the_watch_does_not_bring(story: Story) -> None:
+    """Then the informer's own watch is stuck, and another one is opened."""
+    reconnects: list[float] = []
+    story.informer.reflector.interrupt = lambda: reconnects.append(story.now())  # type: ignore[method-assign]
+    story.upstream.version = 12
+    story.upstream.line = lambda: PODS.modified("x", version=11)
+    story.prover.ask(story.clock())
+    await asyncio.sleep(STUCK)
+    assert (reconnects, story.informer.version) == ([], 10)
+    await asyncio.sleep(ROUND_TRIP + 1.0)
+    assert reconnects == [pytest.approx(ROUND_TRIP + 1.0 + STUCK)]
+    assert story.prover.counts["barrier", "busy"] == 1
+
+
+@told
+async def test_what_the_watch_brings_in_time_is_no_reason_to_reconnect(story: Story) -> None:
+    story.informer.reflector.interrupt = lambda: pytest.fail("reconnected")  # type: ignore[method-assign]
+    story.upstream.version = 12
+    story.upstream.line = lambda: PODS.modified("x", version=11)
+    story.prover.ask(story.clock())
+    await asyncio.sleep(STUCK)
+    story.write(11)
+    await asyncio.sleep(STUCK)
+
+
+@told
+async def test_a_barrier_without_bookmark_proves_nothing(story: Story) -> None:
+    story.upstream.version = 12
+    story.upstream.line = lambda: None
+    story.prover.ask(story.clock())
+    await asyncio.sleep(9)
+    assert (story.proven() < 0, story.informer.version) == (True, 10)
+    assert story.prover.counts["barrier", "failed"] == 1
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_an_api_server_that_is_away(*, silent: bool) -> None:
+    """It's tried again and again, and while it's away nobody waits for it."""
+
+    @told
+    async def story(story: Story) -> None:
+        story.upstream.failure = TimeoutError() if silent else AWAY
+        story.prover.ask(story.clock())
+        await asyncio.sleep(PROBE_TIMEOUT)
+        assert story.prover.is_away
+        assert not story.informer.is_ready
+        assert story.prover.patience(story.clock()) == 0
+        count = len(story.upstream.probes)
+        story.prover.ask(story.clock())
+        story.prover.refresh()
+        assert len(story.upstream.probes) == count
+        story.upstream.failure = None
+        await asyncio.sleep(RETRY + 2 * ROUND_TRIP)
+        assert story.informer.is_ready
+        assert story.proven() > 0
+
+    story()
+
+
+@told
+async def test_a_sign_of_the_watch_is_one_of_the_api_server(story: Story) -> None:
+    story.upstream.failure = AWAY
+    story.prover.ask(story.clock())
+    await asyncio.sleep(0.1)
+    assert not story.informer.is_ready
+    story.write(11)
+    assert story.informer.is_ready
+
+
+@told
+async def test_patience(story: Story) -> None:
+    moment = story.clock()
+    assert story.prover.patience(moment) == 0  # nobody has asked
+    story.upstream.version = 12
+    story.prover.ask(moment)
+    assert story.prover.patience(moment) == PROBE_TIMEOUT
+    await asyncio.sleep(2 * ROUND_TRIP)
+    assert story.prover.patience(moment) == pytest.approx(EVENT_WAIT - ROUND_TRIP)
+    await asyncio.sleep(EVENT_WAIT)
+    assert story.prover.patience(moment) <= 0
+    # When the barrier's bookmark is about to come, it's worth waiting for.
+    await asyncio.sleep(0.9 - EVENT_WAIT)
+    late = moment + BARRIER_PROBE - 0.1
+    assert story.prover.patience(late) > 0 or story.clock() < 1000.0 + BARRIER_DUE - EVENT_WAIT
+    assert story.prover.patience(story.clock()) <= 0

@@ -224,8 +224,8 @@ def test_an_api_server_that_is_away(*, silent: bool) -> None:
         story.upstream.failure = TimeoutError() if silent else AWAY
         story.prover.ask(story.clock())
         await asyncio.sleep(PROBE_TIMEOUT)
-        assert story.prover.is_away
-        assert not story.informer.is_ready
+        away = (story.prover.is_away, story.informer.is_ready)
+        assert away == (True, False)
         assert story.prover.patience(story.clock()) == 0
         count = len(story.upstream.probes)
         story.prover.ask(story.clock())
@@ -244,9 +244,9 @@ async def test_a_sign_of_the_watch_is_one_of_the_api_server(story: Story) -> Non
     story.upstream.failure = AWAY
     story.prover.ask(story.clock())
     await asyncio.sleep(0.1)
-    assert not story.informer.is_ready
+    before = story.informer.is_ready
     story.write(11)
-    assert story.informer.is_ready
+    assert (before, story.informer.is_ready) == (False, True)
 
 
 @told

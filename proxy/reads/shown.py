@@ -16,7 +16,7 @@ from proxy.reads.plan import MAX_QUERY
 _HEAD = re.compile(
     rb'\{"kind":"\w+","apiVersion":"[\w./-]+","metadata":\{"resourceVersion":"(\d+)"'
 )
-_TAIL = re.compile(rb'"resourceVersion":"(\d+)"\}\}\n?\Z')
+_TAIL = re.compile(rb'"kind":"\w+List","metadata":\{[^{}]*"resourceVersion":"(\d+)"[^{}]*\}\}\n?\Z')
 
 MAX_CLIENT = 256
 """Characters of a User-Agent that clients are told apart by."""

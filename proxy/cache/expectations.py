@@ -8,7 +8,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 MAX_EXPECTATIONS = 1024
-"""Expectations that are told apart; instead of more, everything has to be proven current."""
+"""Expectations that events will meet; instead of more, everything has to be proven current."""
+
+MAX_UNPROVEN = 64
+"""Expectations that only a proof meets, which nobody may need; instead of more, likewise."""
 
 
 class Expectation(NamedTuple):
@@ -31,41 +34,79 @@ class Expectation(NamedTuple):
 
 
 class Expectations:
-    """The unmet expectations of one informer; empty most of the time, and then false."""
+    """The unmet expectations of one informer; empty most of the time, and then false.
+
+    Kept by what may meet them, so that an event looks only at those that it may concern.
+    """
 
     def __init__(self) -> None:
-        self._unmet: dict[tuple[str, str, str], Expectation] = {}
+        self._versions: _Kept = {}
+        self._uids: _Kept = {}
+        self._proofs: _Kept = {}
+        self._lowest = 0  # no version is below
 
     def __len__(self) -> int:
-        return len(self._unmet)
+        return len(self._versions) + len(self._uids) + len(self._proofs)
 
     def add(self, new: Expectation) -> None:
         """Note an expectation; of two alike the later one counts."""
-        kind = "version" if new.version else "uid" if new.uid else ""
-        if len(self._unmet) >= MAX_EXPECTATIONS:
-            self._unmet.clear()
-            new, kind = Expectation("", new.moment), ""
-        place = (new.key, new.client, kind)
-        old = self._unmet.get(place)
+        kept = self._versions if new.version else self._uids if new.uid else self._proofs
+        if len(kept) >= (MAX_UNPROVEN if kept is self._proofs else MAX_EXPECTATIONS):
+            kept.clear()
+            kept, new = self._proofs, Expectation("", new.moment)
+        place = (new.key, new.client)
+        old = kept.get(place)
         if old is not None:
             new = new._replace(
                 version=max(old.version, new.version), moment=max(old.moment, new.moment)
             )
-        self._unmet[place] = new
+        kept[place] = new
+        if new.version:
+            self._lowest = min(self._lowest or new.version, new.version)
 
-    def settle(self, is_met: Callable[[Expectation], bool]) -> None:
-        """Let go of those that are met."""
-        met = [place for place, each in self._unmet.items() if is_met(each)]
-        for place in met:
-            del self._unmet[place]
+    def reach(self, version: int) -> None:
+        """Let go of what a state of *version* meets."""
+        if self._versions and version >= self._lowest:
+            _drop(self._versions, lambda each: each.version <= version)
+            self._lowest = min((each.version for each in self._versions.values()), default=0)
+
+    def lose(self, key: str) -> None:
+        """Let go of what is met when an object is gone, or another one in its place."""
+        if self._uids:
+            _drop(self._uids, lambda each: each.key == key)
+
+    def relisted(self, holds: Callable[[Expectation], bool]) -> None:
+        """Let go of what is met by another state, which may hold other objects."""
+        _drop(self._uids, lambda each: not holds(each))
+
+    def prove(self, moment: float) -> None:
+        """Let go of what a state that was current at *moment* meets."""
+        for kept in (self._versions, self._uids, self._proofs):
+            if kept:
+                _drop(kept, lambda each: each.moment <= moment)
 
     def of(self, key: str, client: str) -> list[Expectation]:
         """The unmet ones that a read of *key* by *client* has to wait for."""
-        return [each for each in self._unmet.values() if each.concerns(key, client)]
+        return [
+            each
+            for kept in (self._versions, self._uids, self._proofs)
+            for each in kept.values()
+            if each.concerns(key, client)
+        ]
 
     def clear(self) -> None:
         """Forget them all."""
-        self._unmet.clear()
+        for kept in (self._versions, self._uids, self._proofs):
+            kept.clear()
+
+
+_Kept = dict[tuple[str, str], Expectation]
+"""By key and client."""
+
+
+def _drop(kept: _Kept, is_met: Callable[[Expectation], bool]) -> None:
+    for place in [place for place, each in kept.items() if is_met(each)]:
+        del kept[place]
 
 
 def collection_key(namespace: str) -> str:

@@ -140,6 +140,7 @@ class Informer:
         if self.view is None:
             self.view = View(form, store, self._clock)
             log.info("informer %s synced: %d objects", self.scope, len(store))
+        self.expectations.relisted(self._holds)
         self._tell()
 
     async def _continue(self, view: View, form: Form, store: Store) -> None:
@@ -174,6 +175,10 @@ class Informer:
             if event_type is EventType.DELETED
             else view.store.put(found)
         )
+        if previous is not None and previous.uid != (
+            "" if event_type is EventType.DELETED else found.uid
+        ):
+            self.expectations.lose(found.key)
         view.store.version = view.store.changed = found.version
         view.history.append(event_type, found.version, found, previous)
         self.events[event_type] += 1
@@ -205,7 +210,7 @@ class Informer:
         """Note that the API server had *version* when it was asked at *moment*."""
         self.contact()
         self.proofs.learn(version, moment, self.version)
-        self._settle()
+        self.expectations.prove(self.proofs.proven)
 
     def acknowledge(self, expected: Expectation, write: Write | None = None) -> None:
         """Expect what a write has changed to arrive, or what a live read has shown."""
@@ -217,8 +222,11 @@ class Informer:
             if self._has_deleted(expected):
                 return
             expected = expected._replace(uid="")
-        if not self._is_met(expected):
-            self.expectations.add(expected)
+        if self._is_met(expected):
+            return
+        self.expectations.add(expected)
+        if not (expected.version or expected.uid or expected.client):
+            self.prover.ask(expected.moment)  # only a proof will do
 
     def _holds(self, expected: Expectation) -> bool:
         found = self.view.store.get(expected.key) if self.view else None
@@ -236,10 +244,6 @@ class Informer:
             or (expected.uid != "" and not self._holds(expected))
             or self.proofs.proven >= expected.moment
         )
-
-    def _settle(self) -> None:
-        if self.expectations:
-            self.expectations.settle(self._is_met)
 
     def drop(self, ending: Ending) -> None:
         """Forget the state; its readers end."""
@@ -259,9 +263,13 @@ class Informer:
     def _tell(self) -> None:
         """Note a sign of the watch, and wake whoever waits for one."""
         self.contact()
-        self.proofs.tell(self.version, self._heard)
         self.lag.reach(self.version, self._heard)
-        self._settle()
+        proven = self.proofs.proven
+        self.proofs.tell(self.version, min(self._heard, self.lag.since))
+        if self.expectations:
+            self.expectations.reach(self.version)
+            if self.proofs.proven > proven:
+                self.expectations.prove(self.proofs.proven)
         self.signal.ring()
 
 

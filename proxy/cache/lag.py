@@ -3,6 +3,7 @@
 A write's answer names the version it made, and the watch brings an event of that version.
 """
 
+from math import inf
 from typing import NamedTuple
 
 from proxy.cache.histogram import Histogram
@@ -27,6 +28,11 @@ class Lag:
         self.seconds = Histogram()
         self.last: float | None = None
         self._awaited: list[Write] = []
+
+    @property
+    def since(self) -> float:
+        """Since when an event is awaited; infinite if none is."""
+        return self._awaited[0].arrived if self._awaited else inf
 
     def expect(self, write: Write, held: int, history: History | None) -> None:
         """Measure a write, whose event is to come, or came while it was on its way.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from proxy.cache.expectations import (
     MAX_EXPECTATIONS,
+    MAX_UNPROVEN,
     Expectation,
     Expectations,
     collection_key,
@@ -69,27 +72,64 @@ def test_those_of_other_kinds_stand_beside_each_other() -> None:
     """An eviction and an update that overtake each other: neither covers the other."""
     each = [
         Expectation("a/x", 1.0, version=12),
-        Expectation("a/x", 2.0),
-        Expectation("a/x", 3.0, uid="u"),
         Expectation("a/x", 4.0, client="c", version=9),
+        Expectation("a/x", 3.0, uid="u"),
+        Expectation("a/x", 2.0),
     ]
     assert added(*each).of("a/x", "c") == each
 
 
-def test_what_is_met_is_let_go() -> None:
-    expectations = added(Expectation("a/x", 1.0, version=12), Expectation("a/y", 1.0, version=13))
-    expectations.settle(lambda each: each.version <= 12)
-    assert [each.key for each in expectations.of("", "")] == ["a/y"]
-    assert expectations
-    expectations.clear()
+X = Expectation("a/x", 1.0, version=12)
+Y = Expectation("a/y", 2.0, version=13)
+GONE = Expectation("a/z", 3.0, uid="u")
+LISTED = Expectation("a/", 4.0)
+
+
+@pytest.mark.parametrize(
+    ("meet", "left"),
+    [
+        (lambda each: each.reach(11), [X, Y, GONE, LISTED]),
+        (lambda each: each.reach(12), [Y, GONE, LISTED]),
+        (lambda each: each.reach(13), [GONE, LISTED]),
+        (lambda each: each.lose("a/x"), [X, Y, GONE, LISTED]),
+        (lambda each: each.lose("a/z"), [X, Y, LISTED]),
+        (lambda each: each.relisted(lambda found: found.uid == "u"), [X, Y, GONE, LISTED]),
+        (lambda each: each.relisted(lambda found: found.uid == "v"), [X, Y, LISTED]),
+        (lambda each: each.prove(0.5), [X, Y, GONE, LISTED]),
+        (lambda each: each.prove(2.0), [GONE, LISTED]),
+        (lambda each: each.prove(4.0), []),
+        (lambda each: each.clear(), []),
+    ],
+)
+def test_what_is_met_is_let_go(
+    meet: Callable[[Expectations], None], left: list[Expectation]
+) -> None:
+    expectations = added(X, Y, GONE, LISTED)
+    meet(expectations)
+    assert expectations.of("", "") == left
+    assert bool(expectations) is bool(left)
+
+
+def test_later_ones_are_met_in_their_turn() -> None:
+    expectations = added(X)
+    expectations.reach(12)
+    expectations.add(Y)
+    expectations.reach(12)
+    assert expectations.of("", "") == [Y]
+    expectations.reach(13)
     assert not expectations
 
 
-def test_too_many_are_one_for_everything() -> None:
+@pytest.mark.parametrize(
+    ("count", "version", "uid"),
+    [(MAX_EXPECTATIONS, 1, ""), (MAX_EXPECTATIONS, 0, "u"), (MAX_UNPROVEN, 0, "")],
+)
+def test_too_many_are_one_for_everything(count: int, version: int, uid: str) -> None:
     expectations = added(
-        *(Expectation(f"a/{n}", float(n), version=n + 1) for n in range(MAX_EXPECTATIONS + 1))
+        *(Expectation(f"a/{n}", float(n), "c", version, uid) for n in range(count + 1))
     )
-    assert expectations.of("b/z", "anybody") == [Expectation("", float(MAX_EXPECTATIONS))]
+    assert expectations.of("b/z", "anybody") == [Expectation("", float(count))]
+    assert len(expectations) == 1
 
 
 def test_keys_of_collections() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from proxy.cache.expectations import Expectation
 from proxy.cache.informer import MANY, STALLED, Informer
+from proxy.cache.lag import Write
 from proxy.cache.scope import Scope
 from proxy.cache.store import Store
 from proxy.cache.view import Ending, View
@@ -357,3 +359,63 @@ async def test_it_says_where_it_is(kept: Kept) -> None:
     assert repr(kept.informer) == "<Informer pods.v1 unsynced>"
     await kept.relist(10)
     assert repr(kept.informer) == "<Informer pods.v1 at 10>"
+
+
+# --- expectations ------------------------------------------------------------------------------
+
+
+def _expect(kept: Kept, *, version: int = 0, uid: str = "") -> None:
+    kept.informer.acknowledge(Expectation("a/x", kept.clock(), version=version, uid=uid))
+
+
+@pytest.mark.parametrize(
+    ("event", "uid", "left"),
+    [
+        (EventType.MODIFIED, "uid-a/x", 1),
+        (EventType.DELETED, "uid-a/x", 0),
+        (EventType.MODIFIED, "another", 0),  # deleted and created again, as a relist shows it
+    ],
+)
+def test_a_deletion_is_expected_until_the_uid_is_gone(
+    event: EventType, uid: str, left: int
+) -> None:
+    @played
+    async def test(kept: Kept) -> None:
+        await kept.relist(10, stored("a/x", 3))
+        _expect(kept, uid="uid-a/x")
+        kept.informer.apply(Change(event, stored("a/x", 11, uid=uid)))
+        assert len(kept.informer.expectations) == left
+
+    test()
+
+
+@played
+async def test_a_relist_meets_a_deletion_too(kept: Kept) -> None:
+    await kept.relist(10, stored("a/x", 3))
+    _expect(kept, uid="uid-a/x")
+    await kept.relist(11, stored("a/x", 3))
+    assert len(kept.informer.expectations) == 1
+    await kept.relist(12)
+    assert not kept.informer.expectations
+
+
+@played
+async def test_a_write_whose_event_is_missing_shows_in_the_staleness(kept: Kept) -> None:
+    await kept.relist(10, stored("a/x", 3))
+    written = Write(12, kept.clock(), kept.clock())
+    expected = Expectation("a/x", kept.clock(), version=12)
+    kept.informer.acknowledge(expected, written)
+    kept.clock.advance(5)
+    kept.change(EventType.ADDED, "a/y", 11)
+    assert kept.informer.staleness == 5
+    kept.change(EventType.MODIFIED, "a/x", 12)
+    assert (kept.informer.staleness, kept.informer.lag.last) == (0, 5)
+    assert not kept.informer.expectations
+
+
+@played
+async def test_versions_that_went_back_are_expected_no_more(kept: Kept) -> None:
+    await kept.relist(10, stored("a/x", 3))
+    _expect(kept, version=12)
+    await kept.relist(4, stored("a/x", 3))
+    assert not kept.informer.expectations

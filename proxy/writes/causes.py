@@ -187,19 +187,22 @@ def _newest(entries: ManagedFields) -> str | None:
 def _owner(managed: ManagedFields, path: Path) -> str | None:
     """Name the manager that last set what is at *path*, by the fields that the managers own.
 
-    Who removes a field owns nothing by that, so that nobody is known to have.
+    Whoever owns a value above owns it as a whole, unless somebody owns what is in it. Who removes a
+    field owns nothing by that, so that nobody is known to have.
     """
     keys = [_fields_key(element) for element in path]
-    return _newest([entry for entry in managed if _owns(entry.get("fieldsV1"), keys)])
+    depths = [(_depth(entry.get("fieldsV1"), keys), entry) for entry in managed]
+    deepest = max((depth for depth, _ in depths), default=0)
+    return _newest([entry for depth, entry in depths if depth == deepest]) if deepest else None
 
 
-def _owns(fields: Any, keys: Sequence[str]) -> bool:
-    """Tell whether a set of fields has *keys*, or ends above them: it owns an atomic value."""
-    for key in keys:
-        fields = fields.get(key) if isinstance(fields, dict) else None
-        if not fields:
-            break
-    return isinstance(fields, dict)
+def _depth(fields: Any, keys: Sequence[str]) -> int:
+    """Count the *keys* down to what a set of fields owns; 0 where it owns something else."""
+    for depth, key in enumerate(keys):
+        if not isinstance(fields, dict) or key not in fields:
+            return depth if fields == {} else 0
+        fields = fields[key]
+    return len(keys)
 
 
 def _fields_key(element: Element) -> str:

@@ -75,7 +75,7 @@ def changes(base: Object, other: Object) -> list[Change]:
 
 def each_change(base: Object, other: Object) -> Iterator[Change]:
     """``changes``, one by one: no more is compared than is asked for."""
-    return _compare((), base, other, schema_of(base, other))
+    return _compare((), base, other, schema_of(base, other)) if base or other else iter(())
 
 
 def merge(base: Object, theirs: Object, mine: Object) -> Object:

@@ -145,7 +145,17 @@ def _merged(attempt: Attempt, states: States) -> bytes:
     mine = decoded(attempt.body)
     if attempt.request.method == "PATCH":
         return gojson.encode(retarget_patch(attempt.media_type, mine, states.base, states.theirs))
+    mine = {**_unwritten(attempt.target.subresource, states.base, mine), **mine}
     return gojson.encode(merge(states.base, states.theirs, mine))
+
+
+def _unwritten(subresource: str, base: Object, mine: Object) -> Object:
+    """Take what an update leaves out and doesn't write: of status all else, else the status."""
+    return {
+        key: value
+        for key, value in base.items()
+        if key not in mine and (key == "status") is (subresource == "")
+    }
 
 
 def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | None) -> list[Cause]:

@@ -183,6 +183,8 @@ def after_failure(state: State, error: Exception) -> Recovery:
         return Recovery(Unsynced(Trigger.EXPIRED), pause=False)
     if isinstance(error, UnknownLayoutError):
         return Recovery(Unsynced(Trigger.LAYOUT), pause=True)
+    if isinstance(state, Disconnected):  # what has led to it still has to be looked into
+        return Recovery(state, True, _retry_after(error))
     return Recovery(Disconnected(state.form, _reason(error)), True, _retry_after(error))
 
 

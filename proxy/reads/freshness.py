@@ -131,12 +131,11 @@ class Freshness:
 
     def urge(self, lack: Lack, informer: Informer, request: Request) -> None:
         """See to it that what is missing comes."""
-        if lack.moment == -inf:
-            return
-        if lack.reason is Reason.UNPROVEN and informer.prover.is_idle and request.max_stale is None:
-            informer.prover.refresh()
-        else:
+        is_idle = informer.prover.is_idle and request.max_stale is None
+        if lack.moment > -inf and not (lack.reason is Reason.UNPROVEN and is_idle):
             informer.prover.ask(lack.moment)
+        elif lack.limit < WRITE_WAIT or is_idle:  # no event need come of it
+            informer.prover.refresh()
 
     def patience(self, lack: Lack, informer: Informer) -> float:
         """How many seconds more it's worth waiting, apart from the limit."""

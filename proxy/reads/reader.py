@@ -74,7 +74,6 @@ class _Serving(NamedTuple):
     read: Read
     informer: Informer
     view: View
-    arrived: float
 
 
 class Reader:
@@ -118,10 +117,15 @@ class Reader:
             self._informers.note(resource, namespace, read.verb)
             return Reason.NOT_CACHED if informer is None else Reason.SYNCING
         informer.touch()
+        decided = plan(read, informer.view)
+        if isinstance(decided, Reason):
+            return decided
         lack = None if stale else self._freshness.lack(read, request, informer, arrived)
+        if lack is None and isinstance(decided, Wait):
+            lack = Lack(Reason.AHEAD, AHEAD_WAIT)
         if lack is not None:
             return Pending(informer, lack, arrived)
-        return self._serve(_Serving(request, read, informer, informer.view, arrived))
+        return self._serve(_Serving(request, read, informer, informer.view), decided)
 
     async def wait(self, request: Request, pending: Pending) -> Answer | Stream | Reason:
         """Wait for what the informer lacks; a read that lacks it still is forwarded."""
@@ -149,9 +153,7 @@ class Reader:
         informer.prover.refresh()  # so that the next one needs to wait no more
         return lack.reason
 
-    def _serve(self, serving: _Serving) -> Answer | Stream | Pending | Reason:
-        _, read, informer, view, arrived = serving
-        decided: Plan = plan(read, view)
+    def _serve(self, serving: _Serving, decided: Plan) -> Answer | Stream | Reason:
         match decided:
             case ServeGet():
                 return self._get(serving, decided.key)
@@ -159,13 +161,13 @@ class Reader:
                 return self._list(serving, decided)
             case ServeWatch():
                 return self._watch(serving, decided)
-            case Wait():
-                return Pending(informer, Lack(Reason.AHEAD, AHEAD_WAIT), arrived)
+            case Wait():  # for a version that a stale answer needn't have
+                return Reason.AHEAD
             case Reason():
                 return decided
 
     def _get(self, serving: _Serving, key: str) -> Answer | Reason:
-        _, read, _, view, _ = serving
+        _, read, _, view = serving
         found = view.store.get(key)
         if found is not None:
             status, body = 200, view.form.encode_object(found)
@@ -177,7 +179,7 @@ class Reader:
         return self._answer(serving, view.store.version, status, (body,))
 
     def _watch(self, serving: _Serving, decided: ServeWatch) -> Stream | Reason:
-        request, _, informer, view, _ = serving
+        request, _, informer, view = serving
         catch_up = None
         if decided.cursor is None and request.only_if_cached:
             return Reason.EXACT
@@ -234,7 +236,7 @@ class Reader:
     def _answer(
         self, serving: _Serving, version: int, status: int, parts: Sequence[bytes]
     ) -> Answer | Reason:
-        _, read, informer, view, _ = serving
+        _, read, informer, view = serving
         length = sum(map(len, parts))
         if read.indent:
             if length > MAX_WHOLE:

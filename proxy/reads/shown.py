@@ -53,9 +53,10 @@ class Shown:
             if last:
                 yield last
             first, last, count = first or chunk, chunk, count + 1
-        if status in (200, 404):
-            found = _version(headers, first, last, is_whole=count == 1) if status == 200 else 0
-            self._expect(request, found)
+        if status == 200:
+            self._expect(request, _version(headers, first, last, is_whole=count == 1))
+        elif status == 404 and request.target and request.target.name:
+            self._expect(request, 0)
         if last:
             yield last
 

@@ -17,8 +17,9 @@ BARRIER_SECONDS = 3
 """Length of a barrier: a bookmark comes two seconds before the end of a watch, and none if it's
 shorter (``cacher/cache_watcher.go``)."""
 
-_NOBODY = "fieldSelector=metadata.name%3D-"
-"""Selects an object whose name none can have: a list of it is empty, and read by its key."""
+_NOBODY = "fieldSelector=metadata.name%3D-&limit=1"
+"""Selects an object whose name none can have: a list of it is empty, and read by its key. A list
+with a limit is answered also while the API server's watch cache starts anew."""
 
 
 class ListWatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -52,10 +53,26 @@ class Writer:
         ]
         expected, actual = answers
         assert actual.status == expected.status, actual.body
-        assert relevant_headers(actual) == relevant_headers(expected)
-        assert _same(actual.content) == _same(expected.content)
-        assert_source(actual, "fwd=method")
+        if _is_stale(expected):
+            assert _same(_without_causes(actual.content)) == _same(expected.content)
+        else:
+            assert relevant_headers(actual) == relevant_headers(expected)
+            assert _same(actual.content) == _same(expected.content)
+            assert_source(actual, "fwd=method")
         return actual
+
+
+def _is_stale(answer: Answer) -> bool:
+    """Tells a conflict of versions, which the proxy explains and may see itself."""
+    return answer.status == 409 and (
+        b"has been modified" in answer.body or b"ResourceVersion in the precond" in answer.body
+    )
+
+
+def _without_causes(content: bytes) -> bytes:
+    status = json.loads(content)
+    assert status["details"].pop("causes")
+    return json.dumps(status, separators=(",", ":")).encode() + b"\n"
 
 
 def _same(content: bytes) -> bytes:
@@ -113,9 +130,12 @@ def test_a_conflict_comes_back_byte_for_byte(
     read = create(apiserver.server, collection, configmap("a"))
     ask(apiserver.server, "PUT", f"{collection}/a", body={**read, "data": {"k": "1"}}).ok()
     stale = {**read, "data": {"k": "2"}}
-    compared = compare(apiserver.server, proxy.read, "PUT", f"{collection}/a", body=stale)
-    assert compared.proxy.status == 409
-    assert b"the object has been modified" in compared.proxy.body
+    direct, through = (
+        ask(server, "PUT", f"{collection}/a", body=stale)
+        for server in (apiserver.server, proxy.read)
+    )
+    assert direct.status == through.status == 409
+    assert _without_causes(through.content) == direct.content
 
 
 def test_dry_runs_change_nothing(

@@ -43,7 +43,7 @@ def own() -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="session", autouse=True)
 def silence(request: pytest.FixtureRequest) -> Iterator[Future[None] | None]:
-    """One test waits for 90 s, which it does beside those that follow: slow ones come last."""
+    """One test waits for 80 s, which it does beside those that follow: slow ones come last."""
     if CHAINED or not any(item.name == SILENCE for item in request.session.items):
         yield None
         return
@@ -210,7 +210,7 @@ def test_a_frozen_apiserver_leaves_no_watch_hanging(own: ApiServer, proxy: Proxy
 
 
 def notice_silence() -> None:
-    """A connect is given up after 10 s, a read after 65 s; after 90 s an informer has stalled."""
+    """A connect is given up after 10 s, a read after 65 s; after 70 s an informer has stalled."""
     with (
         an_apiserver() as own,
         Proxy(own.kubeconfig(), config=NAMED) as proxy,
@@ -224,9 +224,8 @@ def notice_silence() -> None:
             assert_cache_goes_on(proxy.read)
             _assert_given_up([each.result(100) for each in waiting])
             assert_cache_goes_on(proxy.read)
-            assert get(proxy.admin, "/readyz").status == 200
             proxy.wait("readyz", status=500, timeout=60)
-            assert time.monotonic() - started > 80
+            assert time.monotonic() - started < 80
         proxy.wait("readyz", timeout=60)
         assert_caught_up(own, proxy)
         assert relists(proxy) == 1

@@ -193,6 +193,7 @@ def test_a_deletion_whose_event_was_first_is_no_reason_to_wait() -> None:
 
 def test_what_a_live_read_has_shown_is_for_its_client() -> None:
     async def story(story: Story) -> None:
+        story.served.sources[story.informer.scope].version = 12
         story.expect(version=12, client="me")
         target = f"{PODS_OF_A}/x"
         assert await story.read(asks(target, client="other")) == Outcome(10, 0.0)

@@ -5,9 +5,11 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from proxy.cache.expectations import Expectation, collection_key
+from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
 from proxy.kube.envelope import read_envelope
 from proxy.kube.options import parse_query
+from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Headers, Request, header_of
 from proxy.kube.resources import object_key
 from proxy.reads.plan import MAX_QUERY
@@ -41,7 +43,8 @@ class Shown:
         target = request.target
         if target is None or request.method != "GET" or target.subresource:
             return False
-        return bool(self._informers.of(target.resource)) and not _is_past(request)
+        informers = self._informers.of(target.resource)
+        return any(_is_sound(target, each) for each in informers) and not _is_past(request)
 
     async def note(
         self, request: Request, status: int, headers: Headers, chunks: AsyncIterator[bytes]
@@ -69,6 +72,14 @@ class Shown:
             target.resource,
             Expectation(key, self._clock(), client=client_of(request), version=version),
         )
+
+
+def _is_sound(target: ResourcePath, informer: Informer) -> bool:
+    """Tell whether there can be what a path names: a namespace where there is one, or none."""
+    if informer.view is None:
+        return True
+    namespaced = informer.view.form.namespaced
+    return namespaced is bool(target.namespace) or (namespaced and not target.name)
 
 
 def _is_past(request: Request) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
@@ -12,8 +12,9 @@ from proxy.cache.informers import Informers, Policy
 from proxy.cache.scope import Scope
 from proxy.kube.requests import Request, parse_request
 from proxy.reads.shown import MAX_CLIENT, Shown, client_of
-from tests.unit.builders import NODES, PODS, WIDGETS, Clock, Wire, item
+from tests.unit.builders import PODS, WIDGETS, Clock, Wire, item
 from tests.unit.cache.sources import ServedSource
+from tests.unit.served import Served
 
 PODS_OF_A = "/api/v1/namespaces/a/pods"
 JSON = (b"content-type", b"application/json")
@@ -116,20 +117,27 @@ def test_a_compressed_answer_is_not_looked_into() -> None:
         (f"{PODS_OF_A}?resourceVersion=5", "GET", False),
         (f"{PODS_OF_A}?continue=x", "GET", False),
         (f"{PODS_OF_A}/x/log", "GET", False),
+        ("/api/v1/pods", "GET", True),
+        ("/api/v1/pods/x", "GET", False),  # a pod has a namespace
         (f"{PODS_OF_A}/x", "DELETE", False),
         ("/api/v1/nodes", "GET", False),  # of which there is no informer
         ("/version", "GET", False),
     ],
 )
 def test_reads_that_show_the_present_state(target: str, method: str, *, concerned: bool) -> None:
-    async def run() -> bool:
-        informers = Informers(lambda scope: ServedSource(NODES), Policy(), clock=Clock())
-        informers.name(Scope(PODS.info.resource))
-        found = Shown(informers).concerns(asks(target, method=method))
-        await informers.stop()
-        return found
+    async def story(served: Served) -> bool:
+        await served.synced()
+        return Shown(served.informers).concerns(asks(target, method=method))
 
-    assert asyncio.run(run()) is concerned
+    assert asyncio.run(in_time(story)) is concerned
+
+
+async def in_time(story: Callable[[Served], Awaitable[bool]]) -> bool:
+    served = Served()
+    try:
+        return await story(served)
+    finally:
+        await served.informers.stop()
 
 
 @pytest.mark.parametrize(

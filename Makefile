@@ -47,6 +47,7 @@ integration: $(READY) apiserver ## tests against a real kube-apiserver
 
 nightly: $(READY) apiserver ## 100,000 random operations, and everything behind two proxies: an hour
 	@KUBECACHE_TEST_OPERATIONS=100000 $(BIN)/pytest --timeout=3600 tests/integration/test_list_oracle.py
+	@KUBECACHE_TEST_OPERATIONS=20000 $(BIN)/pytest --timeout=3600 tests/integration/test_history_oracle.py
 	@KUBECACHE_TEST_CHAIN=1 $(BIN)/pytest tests/integration
 
 apiserver: ## build kube-apiserver, etcd, kubectl, helm and Go clients for the tests: minutes, once

@@ -48,10 +48,10 @@ def render(status: dict[str, Any]) -> str:
     rows += [[_cell(each[key]) for _, key in _COLUMNS] for each in status["informers"]]
     text = f"kubecache {status['version']}, {'ready' if status['ready'] else 'not ready'}\n\n"
     text += _table(rows)
-    for title in ("conflicts", "merges"):
+    for title in ("conflicts", "merges", "live_reads"):
         if status[title]:
             counts = ", ".join(f"{name} {count}" for name, count in sorted(status[title].items()))
-            text += f"\n\n{title}: {counts}"
+            text += f"\n\n{title.replace('_', ' ')}: {counts}"
     if status["scans"]:
         scans = [["LISTS THAT SCAN", "SELECTOR", "COUNT"]]
         scans += [

@@ -54,7 +54,10 @@ class Scan(BaseModel):
 
 
 class Status(BaseModel):
-    """The proxy and its informers; *conflicts* by who saw them, *merges* by result."""
+    """The proxy and its informers.
+
+    *conflicts* are counted by who saw them, *merges* by result, *live_reads* by kind of client.
+    """
 
     version: str
     ready: bool
@@ -62,6 +65,7 @@ class Status(BaseModel):
     scans: list[Scan]
     conflicts: dict[str, int]
     merges: dict[str, int]
+    live_reads: dict[str, int]
 
 
 _LOOPBACK = HostCheck("localhost")
@@ -195,4 +199,5 @@ def _status(proxy: Served) -> Status:
         ],
         conflicts=dict(proxy.conflicts.counts),
         merges=dict(proxy.conflicts.merges),
+        live_reads=dict(proxy.stats.live_reads_by_family()),
     )

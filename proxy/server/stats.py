@@ -60,3 +60,10 @@ class Stats:
     def count_live_read(self, family: str, *, collapsed: bool) -> None:
         """Count a live read that was answered, by who asked and whether it was sent for him."""
         self.live_reads[family, collapsed] += 1
+
+    def live_reads_by_family(self) -> Counter[str]:
+        """Count live reads by kind of client, shared ones too."""
+        counts: Counter[str] = Counter()
+        for (family, _), count in self.live_reads.items():
+            counts[family] += count
+        return counts

@@ -43,6 +43,7 @@ EMPTY = {
     "scans": [],
     "conflicts": {},
     "merges": {},
+    "live_reads": {},
 }
 
 
@@ -75,11 +76,17 @@ def test_lists_that_scan_come_last() -> None:
 
 
 def test_conflicts_are_counted() -> None:
-    counts = {"conflicts": {"upstream": 1, "local": 12}, "merges": {"merged": 3}}
-    assert status.render(EMPTY | counts).splitlines()[-3:] == [
+    counts = {
+        "conflicts": {"upstream": 1, "local": 12},
+        "merges": {"merged": 3},
+        "live_reads": {"kubectl": 7},
+    }
+    assert status.render(EMPTY | counts).splitlines()[-5:] == [
         "conflicts: local 12, upstream 1",
         "",
         "merges: merged 3",
+        "",
+        "live reads: kubectl 7",
     ]
 
 

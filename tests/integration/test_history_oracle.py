@@ -37,7 +37,7 @@ CLIENTS = 6
 OUTSIDERS = 2
 """Writers beside the proxy."""
 
-OBJECTS = 6
+OBJECTS = 4
 _MERGE = ("Content-Type", "application/merge-patch+json")
 
 pytestmark = pytest.mark.timeout(1200)
@@ -96,22 +96,22 @@ class Client:
         name = f"o{self._random.randrange(OBJECTS)}"
         target = f"{self._history.collection}/{name}"
         called = time.monotonic()
-        match self._random.randrange(10):
-            case 0:
+        match self._random.randrange(12):
+            case 0 | 1:
                 answer = self._ask("DELETE", target)
-            case 1:
+            case 2 | 3:
                 finalizers = {"metadata": {"finalizers": self._random.choice([None, ["a.b/c"]])}}
                 answer = self._ask("PATCH", target, finalizers, _MERGE)
-            case 2:
+            case 4:
                 status = {"status": {"phase": str(self._random.random())}}
                 answer = self._ask("PATCH", f"{target}/status", status, _MERGE)
-            case 3 | 4 | 5:
+            case 5 | 6:
                 size = {"spec": {"size": self._random.randrange(10**9)}}
                 answer = self._ask("PATCH", target, size, _MERGE)
-            case 6:
+            case 7:
                 answer = self._ask("PUT", target + "?dryRun=All", self._object(name))
                 return
-            case 7:
+            case 8:
                 stale = self._object(name)
                 stale["metadata"]["resourceVersion"] = "1"
                 answer = self._ask("PUT", target, stale)
@@ -139,7 +139,7 @@ class Client:
         listing = self._random.random() < 0.4
         target = history.collection if listing else f"{history.collection}/{name}"
         headers = self._headers
-        if self._random.random() < 0.05:
+        if self._random.random() < 0.15:
             headers = (("Cache-Control", "no-cache"),)
         called = time.monotonic()
         answer = self._ask("GET", target, headers=headers)
@@ -214,8 +214,10 @@ def trouble(line: WatchDelay, *, cuts: bool) -> Iterator[None]:
     random = Random(7)
 
     def change() -> None:
-        while not ended.wait(random.uniform(0.1, 0.5)):
-            match random.randrange(8):
+        while not ended.wait(random.uniform(0.2, 1.0)):
+            line.resume()
+            line.delay(down=random.choice([0.0, 0.03, 0.1, 0.3, 0.6]))
+            match random.randrange(12):
                 case 0 if cuts:
                     line.cut()
                 case 1 if cuts:
@@ -224,9 +226,6 @@ def trouble(line: WatchDelay, *, cuts: bool) -> Iterator[None]:
                     line.resume()
                 case 2:
                     line.throttle(200_000)
-                case _:
-                    line.resume()
-                    line.delay(down=random.choice([0.0, 0.02, 0.1, 0.4]))
 
     thread = threading.Thread(target=change, daemon=True)
     thread.start()

@@ -225,8 +225,9 @@ class Informer:
         if self._is_met(expected):
             return
         self.expectations.add(expected)
-        if not (expected.version or expected.uid or expected.client):
-            self.prover.ask(expected.moment)  # only a proof will do
+        needs_proof = not (expected.version or expected.uid)
+        if needs_proof and not expected.client and view is not None:
+            self.prover.ask(expected.moment)
 
     def _holds(self, expected: Expectation) -> bool:
         found = self.view.store.get(expected.key) if self.view else None

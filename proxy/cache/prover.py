@@ -16,7 +16,7 @@ from proxy.cache.proofs import Proofs
 from proxy.cache.signal import Signal
 from proxy.cache.view import View
 from proxy.forms.form import Bookmark, Change, UnknownLayoutError
-from proxy.kube.errors import ApiError
+from proxy.kube.errors import ApiError, ServiceUnavailable, Timeout
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Provable(Protocol):
 class Prover:
     """Probes and barriers of one informer, one of each at a time. ``close`` ends them.
 
-    ``is_away``: the API server has left the last probe unanswered; it's tried again until it does.
+    ``is_away``: the API server has left the last probe unanswered; it's asked again until it does.
     ``counts`` has a line for each kind and result.
     """
 
@@ -167,8 +167,11 @@ class Prover:
         try:
             async with asyncio.timeout(PROBE_TIMEOUT):
                 version = await self._prober.current_version()
-        except (ApiError, UnknownLayoutError, TimeoutError) as error:
+        except (ServiceUnavailable, Timeout, TimeoutError) as error:
             self._fail(str(error) or f"no answer within {PROBE_TIMEOUT:.0f} s")
+        except (ApiError, UnknownLayoutError) as error:  # it's there, and tells nothing
+            self.counts["probe", "failed"] += 1
+            log.debug("probe: %s", error)
         else:
             self._succeed(sent, version)
         finally:
@@ -184,7 +187,7 @@ class Prover:
         self._retry = asyncio.get_running_loop().call_later(RETRY, self._try_again)
 
     def _try_again(self) -> None:
-        if self._probe is None:
+        if self._probe is None and self._informer.view is not None:
             self._start_probe()
 
     def _succeed(self, sent: float, version: int) -> None:

@@ -20,7 +20,7 @@ from proxy.cache.prover import (
 from proxy.cache.scope import Scope
 from proxy.cache.store import Store
 from proxy.forms.form import Change, EventType
-from proxy.kube.errors import ServiceUnavailable
+from proxy.kube.errors import ServiceUnavailable, TooManyRequests
 from tests.unit.builders import PODS, Clock, stored
 from tests.unit.cache.sources import ServedSource
 from tests.unit.virtual_time import run
@@ -237,6 +237,17 @@ def test_an_api_server_that_is_away(*, silent: bool) -> None:
         assert story.proven() > 0
 
     story()
+
+
+@told
+async def test_an_api_server_that_refuses_is_not_away(story: Story) -> None:
+    """It just proves nothing, so nobody waits for it."""
+    story.upstream.failure = TooManyRequests("later")
+    story.prover.ask(story.clock())
+    await asyncio.sleep(1)
+    assert (story.prover.is_away, story.informer.is_ready) == (False, True)
+    assert story.prover.patience(1000.0) <= 0
+    assert len(story.upstream.probes) == 1
 
 
 @told

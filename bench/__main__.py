@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from bench import gets, lists, pauses, pings, scale, sync, watches
+from bench import conflicts, consistency, gets, lists, pauses, pings, scale, sync, watches
 from bench.report import Figure, table, write_json
 from bench.world import NAMESPACES, World, build
 
@@ -17,7 +17,7 @@ IN_PROCESS: dict[str, Callable[[], Iterable[Figure]]] = {
     "scale": scale.scale,
     "pauses": pauses.pauses,
 }
-FEW_PODS: dict[str, _Measure] = {"fanout": watches.fanout}
+FEW_PODS: dict[str, _Measure] = {"fanout": watches.fanout, "conflicts": conflicts.conflicts}
 MANY_PODS: dict[str, _Measure] = {
     "delay": watches.delay,
     "gets": gets.gets,
@@ -25,6 +25,10 @@ MANY_PODS: dict[str, _Measure] = {
     "lists": lists.lists,
     "sync": sync.sync,
     "pings": pings.pings,
+    "session": consistency.session,
+    "waits": consistency.waits,
+    "strict": consistency.strict,
+    "max-age": consistency.max_age,
 }
 
 

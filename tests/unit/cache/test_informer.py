@@ -419,3 +419,15 @@ async def test_versions_that_went_back_are_expected_no_more(kept: Kept) -> None:
     _expect(kept, version=12)
     await kept.relist(4, stored("a/x", 3))
     assert not kept.informer.expectations
+
+
+@played
+async def test_a_deletion_of_what_was_not_seen_yet_takes_a_proof(kept: Kept) -> None:
+    """Its creation may still be on its way, and would bring it back to life."""
+    await kept.relist(10)
+    kept.informer.acknowledge(Expectation("a/x", kept.clock(), uid="uid-a/x"))
+    kept.change(EventType.ADDED, "a/x", 11)
+    [left] = kept.informer.expectations.of("a/x", "anybody")
+    assert left == Expectation("a/x", 1000.0)
+    kept.informer.learn(11, kept.clock() + 1)
+    assert not kept.informer.expectations

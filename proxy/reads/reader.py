@@ -129,7 +129,8 @@ class Reader:
 
     async def wait(self, request: Request, pending: Pending) -> Answer | Stream | Reason:
         """Wait for what the informer lacks; a read that lacks it still is forwarded."""
-        outcome: Answer | Stream | Pending | Reason = pending
+        # What it lacks may have come before this runs, and would not be told of again.
+        outcome = self._read(request, pending.arrived)
         while isinstance(outcome, Pending):
             informer, lack, arrived = outcome
             self._freshness.urge(lack, informer, request)

@@ -121,6 +121,21 @@ def test_reads_wait_for_a_write(target: str) -> None:
     play(story)
 
 
+def test_what_comes_before_the_waiting_has_begun_is_not_missed() -> None:
+    async def story(story: Story) -> None:
+        story.expect(version=12)
+        request = asks(PODS_OF_A)
+        pending = story.served.reader.read(request)
+        assert isinstance(pending, Pending)
+        story.write(12)
+        answer = await story.served.reader.wait(request, pending)
+        assert isinstance(answer, Answer)
+        assert answer.version == 12
+        assert story.served.reader.waits.sum == 0
+
+    play(story)
+
+
 @pytest.mark.parametrize("target", LATEST)
 def test_a_read_that_waits_in_vain_goes_live(target: str) -> None:
     async def story(story: Story) -> None:

@@ -133,8 +133,8 @@ def max_age(world: World) -> Iterator[Figure]:
     probes = grown("kubecache_probes_total", kind="probe")
     barriers = grown("kubecache_probes_total", kind="barrier")
     # At one a second there is one more of them than there are seconds between them.
-    yield Figure(f"{name}: probes", (probes - 1) / took, "/s", PROBES)
-    yield Figure(f"{name}: barriers", (barriers - 1) / took, "/s", PROBES)
+    yield Figure(f"{name}: probes", max(probes - 1, 0) / took, "/s", PROBES)
+    yield Figure(f"{name}: barriers", max(barriers - 1, 0) / took, "/s", PROBES)
     hits = grown("kubecache_requests_total", source="cache", verb="get", resource="pods")
     yield Figure(f"{name}: cached", 100 * hits / len(load.seen.latencies), "%")
     yield Figure(f"{name}: rate", rate(load), "/s")

@@ -1,0 +1,397 @@
+"""Every kind of write through the proxy is seen by the reads after it, however late its events."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from proxy.kube.envelope import PROTOBUF
+from tests.harness.apiserver import ApiServer
+from tests.harness.caching import caught_up
+from tests.harness.differential import cache_status
+from tests.harness.http import Answer, Server, Watch, ask, get
+from tests.harness.objects import Object, crd, define
+from tests.harness.proxy import Proxy, metrics
+from tests.harness.watch_delay import WatchDelay
+
+LATE = 0.15
+"""Seconds by which events are late."""
+
+MERGE = ("Content-Type", "application/merge-patch+json")
+STRATEGIC = ("Content-Type", "application/strategic-merge-patch+json")
+JSON_PATCH = ("Content-Type", "application/json-patch+json")
+APPLY = ("Content-Type", "application/apply-patch+yaml")
+
+NAMED = ["configmaps", "pods", "deployments.apps", "diaries.v1.session.kubecache.dev"]
+
+
+class Place(NamedTuple):
+    """A namespace, as it's seen through a proxy and beside it."""
+
+    proxy: Proxy
+    direct: Server
+    namespace: str
+
+    @property
+    def reader(self) -> Server:
+        return self.proxy.read.adding(("User-Agent", "reader"))
+
+    def path(self, collection: str) -> str:
+        root, _, plural = collection.rpartition("/")
+        return f"{root}/namespaces/{self.namespace}/{plural}"
+
+    def ask(self, method: str, target: str, body: Any = None, *headers: tuple[str, str]) -> Answer:
+        """Writes through the proxy, as another client than the reader."""
+        writer = self.proxy.read.adding(("User-Agent", "writer"))
+        return ask(writer, method, target, body=body, headers=headers)
+
+
+@pytest.fixture(scope="module")
+def line(apiserver: ApiServer) -> Iterator[WatchDelay]:
+    with WatchDelay(apiserver.port, LATE) as line:
+        yield line
+
+
+def _proxy(apiserver: ApiServer, line: WatchDelay, *flags: str) -> Proxy:
+    define(apiserver.server, _diaries())
+    config = {"cache": {"resources": [{"resource": each} for each in NAMED]}}
+    return Proxy(apiserver.kubeconfig(port=line.port), *flags, config=config)
+
+
+@pytest.fixture(scope="module")
+def proxy(apiserver: ApiServer, line: WatchDelay) -> Iterator[Proxy]:
+    with _proxy(apiserver, line) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def eventual(apiserver: ApiServer, line: WatchDelay) -> Iterator[Proxy]:
+    with _proxy(apiserver, line, "--consistency", "eventual") as running:
+        yield running
+
+
+@pytest.fixture
+def place(proxy: Proxy, apiserver: ApiServer, namespace: str) -> Place:
+    return Place(proxy, apiserver.server, namespace)
+
+
+def _diaries() -> Object:
+    """A custom resource in two versions, with status and scale."""
+    found = crd("Diary", group="session.kubecache.dev")
+    found["metadata"]["name"] = "diaries.session.kubecache.dev"
+    found["spec"]["names"]["plural"] = "diaries"
+    [version] = found["spec"]["versions"]
+    version["subresources"]["scale"] = {
+        "specReplicasPath": ".spec.size",
+        "statusReplicasPath": ".status.observedGeneration",
+    }
+    found["spec"]["versions"] = [version, {**version, "name": "v2", "storage": False}]
+    return found
+
+
+CONFIGMAPS, PODS = "/api/v1/configmaps", "/api/v1/pods"
+DEPLOYMENTS = "/apis/apps/v1/deployments"
+DIARIES = "/apis/session.kubecache.dev/v1/diaries"
+DIARIES_V2 = "/apis/session.kubecache.dev/v2/diaries"
+
+LABELS = {"app": "a"}
+SPEC: dict[str, Object] = {
+    CONFIGMAPS: {"data": {"k": "1"}},
+    PODS: {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+    DEPLOYMENTS: {
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": LABELS},
+            "template": {
+                "metadata": {"labels": LABELS},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        }
+    },
+    DIARIES: {"kind": "Diary", "apiVersion": "session.kubecache.dev/v1", "spec": {"size": 1}},
+    DIARIES_V2: {"kind": "Diary", "apiVersion": "session.kubecache.dev/v2", "spec": {"size": 1}},
+}
+GRACE = {"gracePeriodSeconds": 0}
+DRY = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]}
+EVICTION = {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {"name": "x"}}
+BINDING = {
+    "kind": "Binding",
+    "apiVersion": "v1",
+    "metadata": {"name": "x"},
+    "target": {"kind": "Node", "name": "n"},
+}
+
+
+class Step(NamedTuple):
+    """A write of the object x of a collection, and the collection that it's read from."""
+
+    line: str
+    collection: str
+    body: Any = None
+    headers: tuple[tuple[str, str], ...] = ()
+    before: tuple[tuple[str, Any], ...] = ()
+    read: str = ""
+    finalizers: tuple[str, ...] = ()
+
+
+def step(
+    line: str, collection: str, body: Any = None, *headers: tuple[str, str], **more: Any
+) -> Step:
+    return Step(line, collection, body, headers, **more)
+
+
+DATA = {"data": {"k": "2"}}
+LABEL = {"metadata": {"labels": {"b": "c"}}}
+THREE = {"spec": {"replicas": 3}}
+DELETED = (("DELETE {x}", None),)
+YAML = ("Accept", "application/yaml")
+HELD = {"finalizers": ("a.b/c",)}
+LET_GO = {"metadata": {"finalizers": None}}
+
+WRITES = {
+    "update": step("PUT {x}", CONFIGMAPS, {"data": {"k": "2"}}),
+    "merge patch": step("PATCH {x}", CONFIGMAPS, DATA, MERGE),
+    "strategic merge patch": step("PATCH {x}", PODS, LABEL, STRATEGIC),
+    "json patch": step(
+        "PATCH {x}", CONFIGMAPS, b'[{"op":"add","path":"/data/j","value":"1"}]', JSON_PATCH
+    ),
+    "apply": step(
+        "PATCH {x}?fieldManager=m",
+        CONFIGMAPS,
+        b"{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: {j: '1'}}",
+        APPLY,
+    ),
+    "protobuf answer": step("PATCH {x}", CONFIGMAPS, DATA, MERGE, ("Accept", PROTOBUF)),
+    "table answer": step(
+        "PATCH {x}",
+        CONFIGMAPS,
+        {"data": {"k": "2"}},
+        MERGE,
+        ("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1"),
+    ),
+    "yaml answer": step("PATCH {x}", CONFIGMAPS, DATA, MERGE, ("Accept", "application/yaml")),
+    "status": step("PATCH {x}/status", DIARIES, {"status": {"phase": "b"}}, MERGE),
+    "pod status": step("PATCH {x}/status", PODS, {"status": {"phase": "Failed"}}, MERGE),
+    "scale": step("PATCH {x}/scale", DEPLOYMENTS, THREE, MERGE),
+    "scale of a custom resource": step("PATCH {x}/scale", DIARIES, THREE, MERGE),
+    "binding": step("POST {x}/binding", PODS, BINDING),
+    "bindings": step("POST {bindings}", PODS, BINDING),
+    "eviction": step("POST {x}/eviction", PODS, EVICTION),
+    "delete": step("DELETE {x}", CONFIGMAPS),
+    "delete of a custom resource": step("DELETE {x}", DIARIES),
+    "delete with grace": step("DELETE {x}", PODS, before=(("{x}/binding", BINDING),)),
+    "delete at once": step("DELETE {x}", PODS, GRACE),
+    "delete with a finalizer": step("DELETE {x}", CONFIGMAPS, **HELD),
+    "foreground delete": step("DELETE {x}?propagationPolicy=Foreground", DEPLOYMENTS),
+    "last finalizer": step("PATCH {x}", CONFIGMAPS, LET_GO, MERGE, before=DELETED, **HELD),
+    "last finalizer of a custom resource": step(
+        "PATCH {x}", DIARIES, LET_GO, MERGE, before=DELETED, **HELD
+    ),
+    "delete collection": step("DELETE {all}", CONFIGMAPS),
+    "delete collection by label": step("DELETE {all}?labelSelector=app%3Da", PODS, GRACE),
+    "another version": step("PATCH {x}", DIARIES_V2, {"spec": {"size": 7}}, MERGE, read=DIARIES),
+    "delete in another version": step("DELETE {x}", DIARIES_V2, read=DIARIES),
+}
+FAILED = {
+    "dry run": step("PATCH {x}?dryRun=All", CONFIGMAPS, DATA, MERGE),
+    "dry run of a delete": step("DELETE {x}?dryRun=All", CONFIGMAPS),
+    "conflict": step("PUT {x}", CONFIGMAPS, {"metadata": {"resourceVersion": "1"}}),
+    "not found": step("DELETE {x}-y", CONFIGMAPS),
+    "already there": step("POST {all}", CONFIGMAPS, {}),
+    "invalid": step("PATCH {x}", CONFIGMAPS, {"data": {"k k": "2"}}, MERGE),
+}
+
+
+def prepare(place: Place, case: Step) -> None:
+    """Creates x, and waits until it's cached."""
+    collection = place.path(case.collection)
+    body = {"metadata": {"name": "x", "labels": LABELS}, **SPEC[case.collection]}
+    body["metadata"]["finalizers"] = list(case.finalizers)
+    ask(
+        place.direct,
+        "POST",
+        place.path("/api/v1/serviceaccounts"),
+        body={"metadata": {"name": "default"}},
+    )
+    created = ask(place.direct, "POST", collection, body=body).ok()
+    version = created.version
+    for line, content in case.before:
+        method, _, target = line.rpartition(" ")
+        done = ask(place.direct, method or "POST", _target(target, place, case), body=content).ok()
+        found = done.json().get("metadata", {}).get("resourceVersion")
+        version = found or get(place.direct, f"{collection}/x").version
+    caught_up(place.reader, place.path(case.read or case.collection), version)
+
+
+def _target(text: str, place: Place, case: Step) -> str:
+    collection = place.path(case.collection)
+    return text.format(x=f"{collection}/x", all=collection, bindings=place.path("/api/v1/bindings"))
+
+
+def write(place: Place, case: Step) -> Answer:
+    method, _, target = case.line.partition(" ")
+    body = case.body
+    if isinstance(body, dict) and method in ("PUT", "POST") and not body.get("kind"):
+        body = {**SPEC[case.collection], **body}
+        body["metadata"] = {"name": "x", **body.get("metadata", {})}
+    headers = case.headers
+    if isinstance(body, dict) and headers:
+        body = json.dumps(body).encode()
+    return place.ask(method, _target(target, place, case), body, *headers)
+
+
+Reading = Callable[[Place, str], Object]
+
+
+def _get(place: Place, collection: str) -> Object:
+    answer = get(place.reader, f"{collection}/x")
+    return _known(answer) if answer.status == 200 else {}
+
+
+def _list(query: str) -> Reading:
+    def read(place: Place, collection: str) -> Object:
+        items = get(place.reader, f"{collection}{query}").ok().json()["items"]
+        found = [each for each in items if each["metadata"]["name"] == "x"]
+        return _body(found[0]) if found else {}
+
+    return read
+
+
+def _list_everywhere(place: Place, collection: str) -> Object:
+    whole = collection.replace(f"/namespaces/{place.namespace}", "")
+    items = get(place.reader, whole).ok().json()["items"]
+    key = (place.namespace, "x")
+    found = [
+        each for each in items if (each["metadata"]["namespace"], each["metadata"]["name"]) == key
+    ]
+    return _body(found[0]) if found else {}
+
+
+def _watch(place: Place, collection: str) -> Object:
+    """The objects that a watch begins with."""
+    query = "watch=1&allowWatchBookmarks=true&sendInitialEvents=true"
+    with Watch(
+        place.reader, f"{collection}?{query}&resourceVersionMatch=NotOlderThan&timeoutSeconds=5"
+    ) as watch:
+        found: Object = {}
+        while (event := watch.event())["type"] != "BOOKMARK":
+            if event["object"]["metadata"]["name"] == "x":
+                found = _body(event["object"])
+        return found
+
+
+def _known(answer: Answer) -> Object:
+    return _body(answer.json())
+
+
+def _body(found: Object) -> Object:
+    return {key: value for key, value in found.items() if key not in ("kind", "apiVersion")}
+
+
+READS: dict[str, Reading] = {
+    "get": _get,
+    "list": _list(""),
+    "list by label": _list("?labelSelector=app%3Da"),
+    "list at 0": _list("?resourceVersion=0"),
+    "list everywhere": _list_everywhere,
+    "watch": _watch,
+}
+
+
+@pytest.mark.parametrize("case", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("read", ["get", "list"])
+def test_the_next_read_sees_it(place: Place, case: Step, read: str) -> None:
+    """What it sees is what kube-apiserver says now, as nobody else writes."""
+    prepare(place, case)
+    collection = place.path(case.read or case.collection)
+    before = READS[read](place, collection)
+    write(place, case).ok()
+    seen = READS[read](place, collection)
+    assert seen != before
+    direct = Place(place.proxy, place.direct, place.namespace)
+    assert seen == _truth(direct, collection)
+
+
+def _truth(place: Place, collection: str) -> Object:
+    answer = get(place.direct, f"{collection}/x")
+    return _known(answer) if answer.status == 200 else {}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_every_read_sees_it(place: Place, read: str) -> None:
+    case = WRITES["merge patch"]
+    prepare(place, case)
+    collection = place.path(case.collection)
+    write(place, case).ok()
+    assert READS[read](place, collection) == _truth(place, collection)
+
+
+def test_creations_are_seen(place: Place) -> None:
+    collection = place.path(CONFIGMAPS)
+    for metadata in ({"name": "x"}, {"generateName": "x-"}):
+        created = place.ask("POST", collection, {"metadata": metadata}).ok().json()
+        name = created["metadata"]["name"]
+        assert get(place.reader, f"{collection}/{name}").ok().version
+        listed = get(place.reader, collection).ok().json()["items"]
+        assert name in {each["metadata"]["name"] for each in listed}
+
+
+@pytest.mark.parametrize("case", FAILED.values(), ids=FAILED)
+def test_what_changes_nothing_is_waited_for_by_nobody(place: Place, case: Step) -> None:
+    prepare(place, case)
+    time.sleep(2 * LATE)
+    collection = place.path(case.collection)
+    counted = metrics(place.proxy).total("kubecache_read_your_writes_wait_seconds_count")
+    write(place, case)
+    assert cache_status(get(place.reader, f"{collection}/x").ok()).hit
+    assert cache_status(get(place.reader, collection).ok()).hit
+    after = metrics(place.proxy).total("kubecache_read_your_writes_wait_seconds_count")
+    assert after == counted
+
+
+@pytest.mark.parametrize("name", ["update", "delete", "last finalizer", "eviction"])
+def test_without_session_it_is_not_seen(
+    eventual: Proxy, apiserver: ApiServer, namespace: str, name: str
+) -> None:
+    """So that the others can fail."""
+    place = Place(eventual, apiserver.server, namespace)
+    case = WRITES[name]
+    prepare(place, case)
+    collection = place.path(case.collection)
+    before = _get(place, collection)
+    write(place, case).ok()
+    assert _get(place, collection) == before
+
+
+LIVE = ("Cache-Control", "no-cache")
+TABLE = ("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1")
+
+
+@pytest.mark.parametrize(
+    ("target", "headers"),
+    [("{x}", (LIVE,)), ("{all}", (LIVE,)), ("{all}", (TABLE,)), ("{x}", (LIVE, TABLE))],
+)
+def test_what_was_shown_live_is_not_undone(
+    place: Place, target: str, headers: tuple[tuple[str, str], ...]
+) -> None:
+    case = WRITES["merge patch"]
+    prepare(place, case)
+    collection = place.path(case.collection)
+    ask(place.direct, "PATCH", f"{collection}/x", headers=(MERGE,), body={"data": {"k": "9"}}).ok()
+    truth = _truth(place, collection)
+    get(place.reader, _target(target, place, case), headers=headers).ok()
+    assert _get(place, collection) == truth
+
+
+def test_what_was_not_there_does_not_come_back(place: Place) -> None:
+    case = WRITES["delete"]
+    prepare(place, case)
+    collection = place.path(case.collection)
+    ask(place.direct, "DELETE", f"{collection}/x").ok()
+    assert get(place.reader, f"{collection}/x", headers=(LIVE,)).status == 404
+    assert _get(place, collection) == {}
+    assert _list("")(place, collection) == {}

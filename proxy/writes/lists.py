@@ -106,9 +106,10 @@ def schema_of(*objects: Mapping[str, Any]) -> Schema:
 
 def keys_of(path: Path, schema: Schema) -> tuple[str, ...] | None:
     """Tell the keys of the elements of the list at *path*; none for a set, None for an atomic."""
-    fields = [element for element in path[-3:] if isinstance(element, str)]
-    above = fields[-2] if len(fields) > 1 else ""
-    return _KEYS[schema].get((above, fields[-1])) if fields else None
+    if not path or not isinstance(path[-1], str):
+        return None
+    above = [element for element in path[-3:-1] if isinstance(element, str)]
+    return _KEYS[schema].get((above[-1] if above else "", path[-1]))
 
 
 def by_keys(elements: Sequence[Any], keys: tuple[str, ...]) -> dict[Element, Any] | None:

@@ -66,6 +66,7 @@ class _Preconditions(msgspec.Struct):
 
 class _DeleteOptions(msgspec.Struct):
     preconditions: _Preconditions | None = None
+    dryRun: list[str] | None = None  # noqa: N815
 
 
 _BODY = msgspec.json.Decoder(_Body)
@@ -91,15 +92,26 @@ def read_envelope(content_type: str, body: bytes) -> Envelope | None:
 
 def read_precondition(body: bytes) -> int | None:
     """Read ``preconditions.resourceVersion`` of DeleteOptions; None for none, or no number."""
+    options = _read_delete_options(body)
+    preconditions = options.preconditions if options else None
+    return _version(preconditions.resourceVersion) if preconditions else None
+
+
+def read_dry_run(body: bytes) -> bool:
+    """Tell whether DeleteOptions ask for a dry run; not where they aren't understood."""
+    options = _read_delete_options(body)
+    return options is not None and bool(options.dryRun)
+
+
+def _read_delete_options(body: bytes) -> Any | None:
+    """Read DeleteOptions in JSON or protobuf: two classes with the same fields."""
     try:
-        if body.startswith(MAGIC):
-            unknown = unwrap(body)
-            raw = unknown.raw if unknown else b""
-            return _version(CLASSES["DeleteOptions"].FromString(raw).preconditions.resourceVersion)
-        preconditions = _DELETE_OPTIONS.decode(body).preconditions
+        if not body.startswith(MAGIC):
+            return _DELETE_OPTIONS.decode(body)
+        unknown = unwrap(body)
+        return CLASSES["DeleteOptions"].FromString(unknown.raw) if unknown else None
     except _NOT_UNDERSTOOD:
         return None
-    return _version(preconditions.resourceVersion) if preconditions else None
 
 
 def encode_status(status: ApiError | Mapping[str, Any], content_type: str) -> bytes:

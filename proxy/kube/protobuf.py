@@ -34,7 +34,7 @@ _MESSAGES: dict[str, tuple[str, ...]] = {
     ),
     "Object": ("metadata 1 ObjectMeta",),
     "Preconditions": ("uid 1 string", "resourceVersion 2 string"),
-    "DeleteOptions": ("preconditions 2 Preconditions",),
+    "DeleteOptions": ("preconditions 2 Preconditions", "dryRun 5 string*"),
     "ListMeta": ("selfLink 1 string", "resourceVersion 2 string", "continue 3 string"),
     "StatusCause": ("reason 1 string", "message 2 string", "field 3 string"),
     "StatusDetails": (

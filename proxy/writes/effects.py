@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from proxy.cache.expectations import Expectation, collection_key
 from proxy.cache.lag import Write
-from proxy.kube.envelope import Envelope
+from proxy.kube.envelope import Envelope, read_dry_run
 from proxy.kube.options import parse_query
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Request
@@ -25,13 +25,17 @@ _CHANGE_OTHERS = {
 
 
 class Sent(NamedTuple):
-    """A write and its answer: *moment* of each in seconds; *envelope* None for one not readable."""
+    """A write and its answer: *moment* of each in seconds; *envelope* None for one not readable.
+
+    *body* is the write's own, as far as it was read.
+    """
 
     request: Request
     status: int
     envelope: Envelope | None
     sent: float
     arrived: float
+    body: bytes = b""
 
 
 class Effect(NamedTuple):
@@ -48,7 +52,7 @@ def effects(write: Sent) -> Iterator[Effect]:
     An answer of 500 and more leaves open whether it did.
     """
     target = write.request.target
-    if target is None or 300 <= write.status < 500 or is_dry_run(write.request):
+    if target is None or 300 <= write.status < 500 or is_dry_run(write.request, write.body):
         return
     subresource = target.subresource.partition("/")[0]
     if subresource in _CHANGE_NOTHING:
@@ -63,8 +67,14 @@ def effects(write: Sent) -> Iterator[Effect]:
         yield Effect(other, Expectation(key, write.arrived))
 
 
-def is_dry_run(request: Request) -> bool:
-    """Tell whether a write asks not to be one; a DELETE may also do so in its body."""
+def is_dry_run(request: Request, body: bytes) -> bool:
+    """Tell whether a write asks not to be one.
+
+    A DELETE that has a body has all its options there, and those of its query count for nothing
+    (``endpoints/handlers/delete.go``).
+    """
+    if request.method == "DELETE" and body:
+        return read_dry_run(body)
     return b"dryRun" in request.query and bool(parse_query(request.query).get("dryRun"))
 
 

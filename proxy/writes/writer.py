@@ -53,29 +53,33 @@ class Writer:
             yield await self.conflicts.resolve(attempt, refusal, self._send)
             return
         rest = chained(begun, body) if body is not None else None
-        async with self._send(request, headers, rest) as written:
+        async with self._send(request, headers, rest, begun) as written:
             if attempt is None or written.status != 409:
                 yield written
             else:
                 yield await self.conflicts.resolve(attempt, written, self._send)
 
     def _send(
-        self, request: Request, headers: Headers, body: AsyncIterator[bytes] | None
+        self,
+        request: Request,
+        headers: Headers,
+        body: AsyncIterator[bytes] | None,
+        begun: bytes = b"",
     ) -> AbstractAsyncContextManager[Written]:
         return self._acknowledged(
-            request, self._client.open(request.method, request.raw_target, headers, body)
+            request, begun, self._client.open(request.method, request.raw_target, headers, body)
         )
 
     @asynccontextmanager
     async def _acknowledged(
-        self, request: Request, opened: AbstractAsyncContextManager[Response]
+        self, request: Request, asked: bytes, opened: AbstractAsyncContextManager[Response]
     ) -> AsyncIterator[Written]:
-        sent = self._clock()
+        unknown = Sent(request, 504, None, self._clock(), 0.0, asked)
         answered = False
         try:
             async with opened as response:
                 begun, ended = await read_whole(response.chunks, MAX_ANSWER)
-                self._acknowledge(request, response, begun if ended else None, sent)
+                self._acknowledge(unknown, response, begun if ended else None)
                 answered = True
                 chunks = chained(begun, response.chunks)
                 yield Written(response.status, response.headers, chunks)
@@ -83,17 +87,16 @@ class Writer:
             raise
         except BaseException:
             if not answered:  # whether it has taken effect is unknown
-                self._note(Sent(request, 504, None, sent, self._clock()))
+                self._note(unknown._replace(arrived=self._clock()))
             raise
 
-    def _acknowledge(
-        self, request: Request, response: Response, body: bytes | None, sent: float
-    ) -> None:
+    def _acknowledge(self, write: Sent, response: Response, body: bytes | None) -> None:
         envelope = None
         if body is not None and not header_of(response.headers, b"content-encoding"):
             content_type = header_of(response.headers, b"content-type").decode("latin-1")
             envelope = read_envelope(content_type, body)
-        self._note(Sent(request, response.status, envelope, sent, self._clock()))
+        arrived = self._clock()
+        self._note(write._replace(status=response.status, envelope=envelope, arrived=arrived))
 
     def _note(self, write: Sent) -> None:
         for effect in effects(write):

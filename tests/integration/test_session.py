@@ -126,6 +126,7 @@ SPEC: dict[str, Object] = {
 }
 GRACE = {"gracePeriodSeconds": 0}
 DRY = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]}
+NO_DRY = {"kind": "DeleteOptions", "apiVersion": "v1"}  # the query counts for nothing beside it
 EVICTION = {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {"name": "x"}}
 BINDING = {
     "kind": "Binding",
@@ -226,6 +227,7 @@ WRITES = {
         EVICTION,
         before=(("{x}/binding", BINDING), ("PATCH {x}/status", RUNNING)),
     ),
+    "delete that is no dry run": step("DELETE {x}?dryRun=All", CONFIGMAPS, NO_DRY),
     "delete answered in protobuf": step("DELETE {x}", PODS, None, *PROTOBUF_BODY[1:]),
     "delete at once": step("DELETE {x}", PODS, GRACE),
     "delete with a finalizer": step("DELETE {x}", CONFIGMAPS, **HELD),

@@ -7,6 +7,7 @@ import pytest
 from proxy.cache.expectations import Expectation
 from proxy.cache.lag import Write
 from proxy.kube.envelope import Envelope
+from proxy.kube.protobuf import wrap
 from proxy.kube.requests import parse_request
 from proxy.writes.effects import Effect, Sent, effects
 
@@ -29,12 +30,12 @@ DELETED = shown(version=None, kind="Status")
 
 
 def effects_of(
-    line: str, status: int = 200, envelope: Envelope | None = None
+    line: str, status: int = 200, envelope: Envelope | None = None, body: bytes = b""
 ) -> list[tuple[str, Effect]]:
     method, _, target = line.partition(" ")
     path, _, query = target.partition("?")
     request = parse_request(method, path.encode(), query.encode(), [])
-    found = effects(Sent(request, status, envelope, SENT, ARRIVED))
+    found = effects(Sent(request, status, envelope, SENT, ARRIVED, body))
     return [(effect.resource.plural, effect) for effect in found]
 
 
@@ -115,3 +116,23 @@ def test_some_writes_change_other_resources_too(line: str, others: list[tuple[st
 
 def test_an_empty_dry_run_is_none() -> None:
     assert len(effects_of(f"PUT {PODS}/x?dryRun=", 200, shown())) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "body", "is_dry"),
+    [
+        (f"DELETE {PODS}/x?dryRun=All", b"", True),
+        (f"DELETE {PODS}/x", b'{"dryRun":["All"]}', True),
+        (f"DELETE {PODS}", b'{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"]}', True),
+        (f"DELETE {PODS}/x", wrap("v1", "DeleteOptions", b"\x2a\x03All"), True),
+        # Where there's a body the query counts for nothing.
+        (f"DELETE {PODS}/x?dryRun=All", b"{}", False),
+        (f"DELETE {PODS}/x?dryRun=All", b'{"dryRun":[]}', False),
+        (f"DELETE {PODS}/x?dryRun=All", wrap("v1", "DeleteOptions", b""), False),
+        (f"DELETE {PODS}/x?dryRun=All", b"dryRun: [All]", False),  # not understood
+        (f"PUT {PODS}/x?dryRun=All", b"{}", True),
+        (f"PUT {PODS}/x", b'{"dryRun":["All"]}', False),
+    ],
+)
+def test_where_a_dry_run_is_asked_for(line: str, body: bytes, is_dry: bool) -> None:
+    assert (effects_of(line, 200, DELETED, body) == []) is is_dry

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.harness.apiserver import ApiServer
-from tests.harness.caching import caught_up
+from tests.harness.caching import eventually
 from tests.harness.differential import cache_status
 from tests.harness.faults import FaultProxy
-from tests.harness.http import Answer, Server, Session, ask, get
+from tests.harness.http import Answer, Server, Session, ask, get, watch
 from tests.harness.objects import configmap, create
 from tests.harness.proxy import Proxy, metrics
 from tests.harness.watch_delay import WatchDelay
@@ -23,7 +24,14 @@ from tests.harness.watch_delay import WatchDelay
 NAMED = {"cache": {"resources": [{"resource": "configmaps"}, {"resource": "limitranges"}]}}
 CONFIGMAPS = "/api/v1/namespaces/{ns}/configmaps"
 LIMITS = "/api/v1/namespaces/{ns}/limitranges"
-LATE = 0.3
+LATE = 0.2
+"""Seconds by which events are late."""
+
+TOO_LATE = 1.5
+"""More than a read waits for."""
+
+_BEGUN = 0.1
+"""Seconds after which what comes on a watch isn't taken for the answer to it any more."""
 
 
 def read(server: Server | Session, target: str, cache_control: str = "") -> Answer:
@@ -40,12 +48,15 @@ def how(answer: Answer) -> str:
 
 
 @contextmanager
-def late(apiserver: ApiServer, *flags: str, config: Any = NAMED) -> Iterator[Proxy]:
+def late(
+    apiserver: ApiServer, *flags: str, config: Any = NAMED, seconds: float = LATE
+) -> Iterator[Proxy]:
     """A proxy whose events come late."""
     with (
-        WatchDelay(apiserver.port, LATE) as line,
+        WatchDelay(apiserver.port, seconds) as line,
         Proxy(apiserver.kubeconfig(port=line.port), *flags, config=config) as running,
     ):
+        time.sleep(_BEGUN)
         yield running
 
 
@@ -81,10 +92,22 @@ def write(apiserver: ApiServer, collection: str, value: str) -> str:
     return ask(apiserver.server, "PUT", f"{collection}/a", body=body).ok().version
 
 
+def wait_known(proxy: Proxy, version: str) -> None:
+    """Waits for an event without a read, which strict might send to the API server each time."""
+
+    def is_known() -> bool:
+        name = "kubecache_informer_resource_version"
+        return metrics(proxy).total(name, resource="configmaps") >= int(version)
+
+    eventually(is_known, f"the ConfigMaps of {version} are cached")
+
+
 # --- what others write -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["{all}/a", "{all}", "{all}?fieldSelector=metadata.name%3Da"])
+TARGETS = ("{all}/a", "{all}", "{all}?fieldSelector=metadata.name%3Da")
+
+
 @pytest.mark.parametrize(
     ("kind", "cache_control", "seen"),
     [
@@ -94,44 +117,72 @@ def write(apiserver: ApiServer, collection: str, value: str) -> str:
         ("session", "no-cache", True),
         ("strict", "", True),
         ("strict", "max-age=60", True),
-        ("bounded", "max-age=60", None),
     ],
 )
 def test_writes_of_others(
     request: pytest.FixtureRequest,
     apiserver: ApiServer,
     collection: str,
-    target: str,
     kind: str,
     cache_control: str,
-    seen: bool | None,
+    seen: bool,
 ) -> None:
-    """Three times, right after the write, whose event is late."""
+    """Are they seen right after the write, whose event is late? A live read is who else's."""
     proxy: Proxy = request.getfixturevalue(kind)
-    target = target.format(all=collection)
-    caught_up(proxy.read, collection, get(apiserver.server, f"{collection}/a").version)
-    read(proxy.read, target, "max-age=60")  # so that there is a proof
-    for number in range(3):
-        version = write(apiserver, collection, str(number))
-        answer = read(proxy.read, target, cache_control).ok()
-        found = answer.json()
-        found = found["items"][0] if "items" in found else found
-        if seen is not None:
-            assert (found["metadata"]["resourceVersion"] == version) is seen, how(answer)
-        caught_up(proxy.read, collection, version)
+    wait_known(proxy, get(apiserver.server, f"{collection}/a").version)
+    with ThreadPoolExecutor(len(TARGETS)) as pool:
+        for number in range(1, 4):
+            read(proxy.read, collection, "max-age=60").ok()  # so that there is a proof
+            version = write(apiserver, collection, str(number))
+            targets = [target.format(all=collection) for target in TARGETS]
+            servers = [proxy.read.adding(("User-Agent", target)) for target in targets]
+            for answer in pool.map(read, servers, targets, [cache_control] * len(targets)):
+                assert (_version(answer) == version) is seen, how(answer)
+                assert how(answer) in _sources(cache_control, seen)
+                assert answer.header("Age") in ({"0"} if how(answer) == "hit" else {None})
+            wait_known(proxy, version)
+
+
+def _version(answer: Answer) -> str:
+    """The version of the object, or of the one object in a list."""
+    found = answer.ok().json()
+    found = found["items"][0] if "items" in found else found
+    version: str = found["metadata"]["resourceVersion"]
+    return version
+
+
+def _sources(cache_control: str, seen: bool) -> set[str]:
+    if cache_control == "no-cache":
+        return {"live"}
+    return {"hit", "unproven"} if seen else {"hit"}
+
+
+def test_a_write_of_others_is_seen_within_the_age(apiserver: ApiServer, collection: str) -> None:
+    """With events that are later than that."""
+    with late(apiserver, seconds=3.0) as proxy, Session(proxy.read) as client:
+        assert _version(read(client, f"{collection}/a", "max-age=1"))
+        written = write(apiserver, collection, "1")
+        answered = time.monotonic()
+        seen = []
+        while (asked := time.monotonic()) < answered + 2:
+            answer = read(client, f"{collection}/a", "max-age=1")
+            seen.append((asked - answered, how(answer), _version(answer) == written))
+            time.sleep(0.02)
+    assert all(is_new for after, _, is_new in seen if after > 1)
+    assert {who for _, who, is_new in seen if not is_new} == {"hit"}
 
 
 def test_a_bound_of_the_proxy_holds_for_all(
     bounded: Proxy, apiserver: ApiServer, collection: str
 ) -> None:
-    caught_up(bounded.read, collection, get(apiserver.server, f"{collection}/a").version)
+    wait_known(bounded, get(apiserver.server, f"{collection}/a").version)
     version = write(apiserver, collection, "1")
     time.sleep(0.12)
     answer = get(bounded.read, f"{collection}/a").ok()
     assert answer.version == version
     assert how(answer) in ("hit", "unproven")
     assert answer.header("Age") in (None, "0")
-    assert get(bounded.read, f"{collection}?resourceVersion=0").ok()
+    assert get(bounded.read, f"{collection}?resourceVersion=0").status == 200
 
 
 @pytest.mark.parametrize("kind", ["strict", "session"])
@@ -139,16 +190,27 @@ def test_watches_begin_as_fresh_as_reads(
     request: pytest.FixtureRequest, apiserver: ApiServer, collection: str, kind: str
 ) -> None:
     proxy: Proxy = request.getfixturevalue(kind)
-    caught_up(proxy.read, collection, get(apiserver.server, f"{collection}/a").version)
+    wait_known(proxy, get(apiserver.server, f"{collection}/a").version)
     version = write(apiserver, collection, "1")
     cache_control = "" if kind == "strict" else "max-age=0"
-    target = f"{collection}?watch=1&timeoutSeconds=2&fieldSelector=metadata.name%3Da"
     headers = (("Cache-Control", cache_control),) if cache_control else ()
-    first = get(proxy.read, target, headers=headers).body.partition(b"\n")[0]
-    assert f'"resourceVersion":"{version}"'.encode() in first
+    target = f"{collection}?watch=1&fieldSelector=metadata.name%3Da"
+    with watch(proxy.read, target, headers=headers) as stream:
+        assert stream.event()["object"]["metadata"]["resourceVersion"] == version
 
 
 # --- what is answered without the API server ----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def behind(apiserver: ApiServer) -> Iterator[tuple[Proxy, str]]:
+    """A proxy, and an object of which it doesn't know the newest state for a long time."""
+    collection = CONFIGMAPS.format(ns=apiserver.new_namespace())
+    create(apiserver.server, collection, configmap("a", {"k": "0"}))
+    with late(apiserver, seconds=60) as proxy:
+        read(proxy.read, collection, "max-age=60").ok()
+        write(apiserver, collection, "1")
+        yield proxy, f"{collection}/a"
 
 
 @pytest.mark.parametrize(
@@ -161,18 +223,11 @@ def test_watches_begin_as_fresh_as_reads(
     ],
 )
 def test_only_if_cached(
-    session: Proxy,
-    apiserver: ApiServer,
-    collection: str,
-    cache_control: str,
-    status: int,
-    reason: str,
+    behind: tuple[Proxy, str], cache_control: str, status: int, reason: str
 ) -> None:
     """Of a state that is known to be old: the event of a write is missing."""
-    caught_up(session.read, collection, get(apiserver.server, f"{collection}/a").version)
-    read(session.read, collection, "max-age=0")
-    write(apiserver, collection, "1")
-    answer = read(session.read, f"{collection}/a", cache_control)
+    proxy, target = behind
+    answer = read(proxy.read, target, cache_control)
     assert answer.status == status
     if status == 504:
         assert reason in answer.json()["message"]
@@ -184,13 +239,14 @@ def test_only_if_cached(
 def test_misses_are_confirmed_on_request(apiserver: ApiServer, namespace: str) -> None:
     config = {"cache": {**NAMED["cache"], "on_miss": "confirm"}}
     collection = CONFIGMAPS.format(ns=namespace)
-    with late(apiserver, config=config) as proxy:
+    with late(apiserver, config=config, seconds=TOO_LATE) as proxy:
         create(apiserver.server, collection, configmap("new"))
         found = get(proxy.read, f"{collection}/new").ok()
         assert how(found) == "unconfirmed-miss"
         missing = get(proxy.read, f"{collection}/none")
         assert (missing.status, how(missing)) == (404, "unconfirmed-miss")
-        caught_up(proxy.read, collection, found.version)
+        assert read(proxy.read, f"{collection}/none", "only-if-cached").status == 504
+        wait_known(proxy, found.version)
         assert how(get(proxy.read, f"{collection}/new").ok()) == "hit"
 
 
@@ -222,12 +278,12 @@ def busy(apiserver: ApiServer, collection: str) -> Iterator[None]:
 def test_an_idle_resource_is_proven_for_all_at_once(
     apiserver: ApiServer, collection: str, namespace: str
 ) -> None:
-    """LimitRanges, on which nothing happens, for 20 clients and 6 seconds."""
+    """LimitRanges, on which nothing happens, for 20 clients and 4 seconds."""
     target = LIMITS.format(ns=namespace)
-    seconds, clients = 6.0, 20
+    seconds, clients = 4.0, 20
     with Proxy(apiserver.kubeconfig(), config=NAMED) as proxy, busy(apiserver, collection):
         read(proxy.read, target, "max-age=2")
-        time.sleep(2)
+        time.sleep(1.5)  # the first proof takes a barrier
         before = metrics(proxy)
         began = time.monotonic()
 
@@ -261,7 +317,7 @@ def test_an_idle_resource_is_proven_for_all_at_once(
 def test_many_strict_reads_share_their_probes(apiserver: ApiServer, collection: str) -> None:
     """Far fewer probes than reads, and each read sees what was written before it."""
     with Proxy(apiserver.kubeconfig(), "--consistency", "strict", config=NAMED) as proxy:
-        caught_up(proxy.read, collection, get(apiserver.server, f"{collection}/a").version)
+        wait_known(proxy, get(apiserver.server, f"{collection}/a").version)
 
         def work(number: int) -> None:
             with Session(proxy.read) as client, Session(apiserver.server) as direct:
@@ -281,32 +337,54 @@ def test_many_strict_reads_share_their_probes(apiserver: ApiServer, collection: 
     assert 1 <= probes < 100
 
 
-# --- an API server that is away --------------------------------------------------------------------
+# --- an API server that is away ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["freeze", "refuse"])
+FAULTS = ("silent", "refusing")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def away(apiserver: ApiServer) -> Iterator[dict[str, Future[None]]]:
+    """What takes some seconds, beside the other tests of this module."""
+    with ThreadPoolExecutor() as pool:
+        yield {fault: pool.submit(_read_while_away, apiserver, fault) for fault in FAULTS}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_stale_answers_while_the_api_server_is_away(
-    apiserver: ApiServer, collection: str, fault: str
+    away: dict[str, Future[None]], fault: str
 ) -> None:
+    """Whether it takes what is sent and stays silent, or nothing at all."""
+    away[fault].result(60)
+
+
+def _read_while_away(apiserver: ApiServer, fault: str) -> None:
+    target = f"{CONFIGMAPS.format(ns=apiserver.new_namespace())}/a"
+    create(apiserver.server, target.rpartition("/")[0], configmap("a"))
     with (
         FaultProxy(apiserver.port) as line,
         Proxy(apiserver.kubeconfig(port=line.port), config=NAMED, chain=False) as proxy,
     ):
-        caught_up(proxy.read, collection, get(apiserver.server, f"{collection}/a").version)
-        getattr(line, fault)()
-        if fault == "refuse":
+        assert read(proxy.read, target, "max-age=0").status == 200
+        if fault == "silent":
+            line.freeze()
+        else:
+            line.refuse()
             line.cut()
         began = time.monotonic()
-        answer = read(proxy.read, f"{collection}/a", "max-age=0, max-stale=60").ok()
-        assert (how(answer), time.monotonic() - began < 5) == ("hit", True)
-        assert int(answer.header("Age") or 0) <= 5
-        began = time.monotonic()
-        read(proxy.read, f"{collection}/a", "max-age=0, max-stale=60").ok()
-        assert time.monotonic() - began < 0.5
-        assert how(get(proxy.read, f"{collection}/a").ok()) == "hit"
-        too_old = read(proxy.read, f"{collection}/a", "max-age=0, max-stale=0, only-if-cached")
-        assert too_old.status in (200, 504)
-        assert get(proxy.admin, "/readyz").status == 500
+        for within in (5.0, 1.0):  # the second one knows already
+            asked = time.monotonic()
+            answer = read(proxy.read, target, "max-age=0, max-stale=60").ok()
+            assert (how(answer), time.monotonic() - asked < within) == ("hit", True)
+            assert int(answer.header("Age") or 9) <= time.monotonic() - began + 1
+        assert how(read(proxy.read, target)) == "hit"  # in session others' writes don't matter
+        proxy.wait("readyz", status=500, timeout=5)
+        for bound in ("max-age=0", "max-age=0, max-stale=1"):
+            eventually(partial(_is_refused, proxy, target, bound), f"it's too old for {bound}")
         line.resume()
         proxy.wait("readyz", timeout=20)
-        assert read(proxy.read, f"{collection}/a", "max-age=0").ok()
+        assert read(proxy.read, target, "max-age=0").status == 200
+
+
+def _is_refused(proxy: Proxy, target: str, bound: str) -> bool:
+    return read(proxy.read, target, f"{bound}, only-if-cached").status == 504

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 MAX_EXPECTATIONS = 1024
-"""Expectations that events will meet; instead of more, everything has to be proven current."""
+"""Expectations that events will meet; instead of more, all of a client's (or all writes) are one
+that takes a proof."""
 
 MAX_UNPROVEN = 64
-"""Expectations that only a proof meets, which nobody may need; instead of more, likewise."""
+"""Expectations that only a proof meets, which nobody may need; instead of more, likewise. Beyond
+twice as many, what was shown first is forgotten."""
 
 
 class Expectation(NamedTuple):
@@ -27,6 +29,11 @@ class Expectation(NamedTuple):
     client: str = ""
     version: int = 0
     uid: str = ""
+
+    @property
+    def is_of_collection(self) -> bool:
+        """Tell whether it's about all objects of a collection."""
+        return _is_collection(self.key)
 
     def concerns(self, key: str, client: str) -> bool:
         """Tell whether a client's read of an object or a collection has to wait."""
@@ -52,8 +59,9 @@ class Expectations:
         """Note an expectation; of two alike the later one counts."""
         kept = self._versions if new.version else self._uids if new.uid else self._proofs
         if len(kept) >= (MAX_UNPROVEN if kept is self._proofs else MAX_EXPECTATIONS):
-            kept.clear()
-            kept, new = self._proofs, Expectation("", new.moment)
+            _drop(kept, lambda each: each.client == new.client)
+            kept, new = self._proofs, Expectation("", new.moment, new.client)
+            _drop_oldest_shown(kept)
         place = (new.key, new.client)
         old = kept.get(place)
         if old is not None:
@@ -94,10 +102,14 @@ class Expectations:
             if each.concerns(key, client)
         ]
 
-    def clear(self) -> None:
-        """Forget them all."""
-        for kept in (self._versions, self._uids, self._proofs):
-            kept.clear()
+    def distrust(self) -> None:
+        """Let only proofs meet them from now on: versions mean something else."""
+        unmet = [*self._versions.values(), *self._uids.values()]
+        self._versions.clear()
+        self._uids.clear()
+        self._lowest = 0
+        for each in unmet:
+            self.add(each._replace(version=0, uid=""))
 
 
 _Kept = dict[tuple[str, str], Expectation]
@@ -107,6 +119,12 @@ _Kept = dict[tuple[str, str], Expectation]
 def _drop(kept: _Kept, is_met: Callable[[Expectation], bool]) -> None:
     for place in [place for place, each in kept.items() if is_met(each)]:
         del kept[place]
+
+
+def _drop_oldest_shown(kept: _Kept) -> None:
+    """Make room; what one client was shown must not take it from the writes of all."""
+    while len(kept) >= 2 * MAX_UNPROVEN:
+        del kept[next((place for place, each in kept.items() if each.client), next(iter(kept)))]
 
 
 def collection_key(namespace: str) -> str:

@@ -92,6 +92,11 @@ class Informer:
         return collection_key(self.scope.namespace)
 
     @property
+    def is_listing(self) -> bool:
+        """Tell whether another state is being gathered, to take the place of this one."""
+        return self.reflector.is_listing
+
+    @property
     def version(self) -> int:
         """The newest resourceVersion that it holds; 0 before the first sync."""
         return self.view.store.version if self.view else 0
@@ -215,13 +220,15 @@ class Informer:
     def acknowledge(self, expected: Expectation, write: Write | None = None) -> None:
         """Expect what a write has changed to arrive, or what a live read has shown."""
         view = self.view
-        if write is not None:
-            self.lag.expect(write, self.version, view.history if view else None)
+        if write is not None and view is not None:
+            self.lag.expect(write, self.version, view.history)
         if expected.uid and not self._holds(expected):
             # Without it the state is either past the deletion, or before the creation.
             if self._has_deleted(expected):
                 return
             expected = expected._replace(uid="")
+        if 0 < expected.version <= self.version and not self._shows(expected):
+            expected = expected._replace(version=0)  # deleted since, or of versions that went back
         if self._is_met(expected):
             return
         self.expectations.add(expected)
@@ -232,6 +239,15 @@ class Informer:
     def _holds(self, expected: Expectation) -> bool:
         found = self.view.store.get(expected.key) if self.view else None
         return found is not None and found.uid == expected.uid
+
+    def _shows(self, expected: Expectation) -> bool:
+        """Tell whether a version that should be held is: that of a collection needs no look."""
+        if self.view is None or expected.is_of_collection:
+            return True
+        found = self.view.store.get(expected.key)
+        return (found is not None and found.version >= expected.version) or (
+            self.view.history.at(expected.version) is not None
+        )
 
     def _has_deleted(self, expected: Expectation) -> bool:
         return self.view is not None and any(
@@ -249,8 +265,9 @@ class Informer:
     def drop(self, ending: Ending) -> None:
         """Forget the state; its readers end."""
         if ending is Ending.REWOUND:  # what is known of versions is void
-            self.expectations.clear()
+            self.expectations.distrust()
             self.proofs.forget()
+            self.lag.forget()
         if self.view is not None:
             self.view.ended = ending
             self.view = None

@@ -34,7 +34,11 @@ class Lag:
         """Since when an event is awaited; infinite if none is."""
         return self._awaited[0].arrived if self._awaited else inf
 
-    def expect(self, write: Write, held: int, history: History | None) -> None:
+    def forget(self) -> None:
+        """Await nothing any more: versions mean something else now."""
+        self._awaited = []
+
+    def expect(self, write: Write, held: int, history: History) -> None:
         """Measure a write, whose event is to come, or came while it was on its way.
 
         An older event is not its own: it has changed nothing.
@@ -42,7 +46,7 @@ class Lag:
         if write.version > held:
             if len(self._awaited) < MAX_AWAITED:
                 self._awaited.append(write)
-        elif history is not None:
+        else:
             event = history.at(write.version)
             if event is not None and event.seen >= write.sent:
                 self._observe(0.0)

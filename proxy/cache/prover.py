@@ -68,6 +68,10 @@ class Provable(Protocol):
     def version(self) -> int:
         """resourceVersion of the state held."""
 
+    @property
+    def is_listing(self) -> bool:
+        """Tell whether another state is being gathered, to take the place of this one."""
+
     def learn(self, version: int, moment: float) -> None:
         """Note that the API server had *version* when it was asked at *moment*."""
 
@@ -164,16 +168,19 @@ class Prover:
         self._probe = self._spawn(self._send_probe(self._sent), name="probe")
 
     async def _send_probe(self, sent: float) -> None:
+        held = self._informer.version
         try:
             async with asyncio.timeout(PROBE_TIMEOUT):
                 version = await self._prober.current_version()
         except (ServiceUnavailable, Timeout, TimeoutError) as error:
             self._fail(str(error) or f"no answer within {PROBE_TIMEOUT:.0f} s")
         except (ApiError, UnknownLayoutError) as error:  # it's there, and tells nothing
+            self.is_away = False
             self.counts["probe", "failed"] += 1
             log.debug("probe: %s", error)
         else:
-            self._succeed(sent, version)
+            self.is_away = False
+            self._succeed(sent, version, held)
         finally:
             self._probe = None
         if self._wanted > sent and not self.is_away:
@@ -187,12 +194,16 @@ class Prover:
         self._retry = asyncio.get_running_loop().call_later(RETRY, self._try_again)
 
     def _try_again(self) -> None:
-        if self._probe is None and self._informer.view is not None:
+        if self._probe is None:
             self._start_probe()
 
-    def _succeed(self, sent: float, version: int) -> None:
-        self.is_away = False
+    def _succeed(self, sent: float, version: int, held: int) -> None:
+        """Take over a version; one below what was *held* is of an API server that was set back."""
         self._answered = self._clock()
+        if version < held:
+            self.counts["probe", "failed"] += 1
+            self._informer.reconnect()  # which looks at the versions first
+            return
         self._informer.learn(version, sent)
         proven = self._informer.proofs.proven >= sent
         self.counts["probe", "proven" if proven else "ahead"] += 1
@@ -221,7 +232,7 @@ class Prover:
         try:
             async with asyncio.timeout(BARRIER_TIMEOUT):
                 found = await self._first(stream, view)
-            if isinstance(found, Bookmark) and self._informer.view is view:
+            if isinstance(found, Bookmark) and self._is_followed(view):
                 result = "proven"
                 self._idle = view.store.changed
                 self._informer.bookmark(found.version)
@@ -237,6 +248,10 @@ class Prover:
             await stream.aclose()
         self.counts["barrier", result] += 1
         self._informer.signal.ring()
+
+    def _is_followed(self, view: View) -> bool:
+        """Tell whether the state goes on; a list that has begun will be older than the barrier."""
+        return self._informer.view is view and not self._informer.is_listing
 
     def _check_arrival(self, view: View, version: int) -> None:
         """Give up the informer's own watch if it hasn't brought what a barrier saw."""

@@ -205,7 +205,10 @@ def _retry_after(error: Exception) -> float:
 
 
 class Reflector:
-    """Drives one *sink* from one *source*; ``run`` ends only by RefusedError or cancellation."""
+    """Drives one *sink* from one *source*; ``run`` ends only by RefusedError or cancellation.
+
+    ``is_listing``: everything is being listed, whatever the sink holds meanwhile.
+    """
 
     def __init__(
         self,
@@ -227,6 +230,7 @@ class Reflector:
         self._sleep = sleep
         self._silence = silence
         self._listening: asyncio.Timeout | None = None
+        self.is_listing = False
 
     def interrupt(self) -> None:
         """Take the watch for dead now, and open another one."""
@@ -238,6 +242,7 @@ class Reflector:
         state: State = Unsynced(reason)
         try:
             while True:
+                self.is_listing = isinstance(state, Unsynced | Syncing)
                 state = await self.step(state)
                 await asyncio.sleep(0)  # a stream that never pauses must not hold up the others
         finally:

@@ -14,6 +14,9 @@ from proxy.kube.paths import ResourcePath, parse_path, split_live
 Headers = Sequence[tuple[bytes, bytes]]
 """Names and values as bytes; names of requests are in lower case, as ASGI gives them."""
 
+MAX_CLIENT = 256
+"""Characters of a User-Agent that clients are told apart by."""
+
 LONGEST = 1024
 """Characters of a list of directives that is looked at; a head may have a megabyte of them."""
 
@@ -62,6 +65,11 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     authorization: str | None = None
     impersonates: bool = False
     merges: bool = False
+
+    @property
+    def client(self) -> str:
+        """Who asks, for what clients are shown in turn: all that have a User-Agent in common."""
+        return self.user_agent[:MAX_CLIENT] or "-"
 
     def is_own(self, own: str) -> bool:
         """Tell whether the proxy may answer as itself, who shows *own* as its credentials.

@@ -17,7 +17,6 @@ from proxy.cache.prover import PROBE_TIMEOUT
 from proxy.kube.requests import Request, Verb
 from proxy.kube.resources import object_key
 from proxy.reads.plan import Read, Reason, asks_latest
-from proxy.reads.shown import client_of
 
 WRITE_WAIT = 1.0
 """Seconds that a read waits for a write that it must see, or for a proof; then it goes live."""
@@ -94,7 +93,7 @@ class Freshness:
         if not (informer.expectations or bounded or len(siblings) > 1) or not asks_latest(read):
             return None
         if self._remembers and informer.expectations:
-            unmet = informer.expectations.of(_key(read), client_of(request))
+            unmet = informer.expectations.of(_key(read), request.client)
             if unmet:
                 return self._unseen(unmet)
         if any(_is_ahead(each, informer) for each in siblings if each is not informer):

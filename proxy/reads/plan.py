@@ -244,14 +244,23 @@ def _continued(text: str, view: View) -> _Point | Wait | Reason:
     return point._replace(start=token.start) if isinstance(point, _Point) else point
 
 
+def _continues_latest(text: str) -> bool:
+    """Tell a page of whatever there is now, as after a token that has expired."""
+    try:
+        return decode_token(text).version == LATEST
+    except ValueError:
+        return False
+
+
 def asks_latest(read: Read) -> bool:
     """Tell a read of the present state from one of a past state, or of what came after it."""
     options = read.options
     if read.verb is Verb.LIST:
         exact = options.resource_version_match == "Exact"
         page = options.limit > 0 and not options.resource_version_match
-        is_past = options.continue_token or (options.resource_version and (exact or page))
-        return not is_past
+        if options.continue_token:
+            return _continues_latest(options.continue_token)
+        return not (options.resource_version and (exact or page))
     if read.verb is Verb.WATCH:
         return not options.resource_version or options.send_initial_events is True
     return True

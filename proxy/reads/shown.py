@@ -20,14 +20,6 @@ _HEAD = re.compile(
 )
 _TAIL = re.compile(rb'"kind":"\w+List","metadata":\{[^{}]*"resourceVersion":"(\d+)"[^{}]*\}\}\n?\Z')
 
-MAX_CLIENT = 256
-"""Characters of a User-Agent that clients are told apart by."""
-
-
-def client_of(request: Request) -> str:
-    """Name who reads: all that have a User-Agent in common."""
-    return request.user_agent[:MAX_CLIENT] or "-"
-
 
 class Shown:
     """Lets *informers* expect the states that live reads show."""
@@ -70,7 +62,7 @@ class Shown:
         key = named if target.name else collection_key(target.namespace)
         self._informers.acknowledge(
             target.resource,
-            Expectation(key, self._clock(), client=client_of(request), version=version),
+            Expectation(key, self._clock(), client=request.client, version=version),
         )
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from proxy.cache.informer import Informer
 from proxy.forms.objects import Object
-from proxy.kube.envelope import Envelope, read_envelope, read_precondition
+from proxy.kube.envelope import PROTOBUF, Envelope, read_envelope, read_precondition
 from proxy.kube.options import parse_query
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Headers, Request, header_of
@@ -12,6 +12,11 @@ from proxy.kube.resources import object_key
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+MAX_MANAGER = 128
+"""Characters of a fieldManager (``FieldManagerMaxLength``)."""
+
+_OPTIONS = frozenset({"dryRun", "fieldManager", "fieldValidation", "pretty", "timeout"})
 
 _WHOLE = frozenset({"", "status"})
 """Subresources whose bodies are the object itself."""
@@ -68,17 +73,41 @@ def certain_conflict(attempt: Attempt, informer: Informer) -> Object | None:
 
     What the API server would refuse for another reason first is left to it.
     """
-    envelope, target = attempt.envelope, attempt.target
-    if envelope is None or target.subresource not in _WHOLE or informer.view is None:
+    envelope, target, view = attempt.envelope, attempt.target, informer.view
+    if envelope is None or target.subresource not in _WHOLE or view is None:
         return None
-    if parse_query(attempt.request.query).get("fieldValidation", "Warn") == "Strict":
-        return None  # fields that it doesn't know come first
-    if informer.expectations.of(attempt.key, ""):
-        return None  # of what is held, something is known to be old
-    found = informer.view.store.get(attempt.key)
+    if not (_is_taken(attempt, is_custom=view.form.is_custom) and _is_plain(attempt.request)):
+        return None
+    if informer.is_stalled or informer.expectations.of(attempt.key, ""):
+        return None  # of what is held, something is or may be old
+    found = view.store.get(attempt.key)
     if found is None or found.version <= attempt.version:
         return None
-    return found if _is_of(envelope, found, attempt, informer.view.form.kind) else None
+    return found if _is_of(envelope, found, attempt, view.form.kind) else None
+
+
+def _is_taken(attempt: Attempt, *, is_custom: bool) -> bool:
+    """Tell whether the API server takes a body of this type for this method."""
+    if attempt.request.method == "PUT":
+        return attempt.media_type == "application/json" or (
+            attempt.media_type == PROTOBUF and not is_custom
+        )
+    return attempt.media_type == MERGE_PATCH or (
+        attempt.media_type == STRATEGIC_MERGE_PATCH and not is_custom
+    )
+
+
+def _is_plain(request: Request) -> bool:
+    """Tell whether a write's options are beyond doubt; those that aren't are refused first."""
+    options = parse_query(request.query)
+    manager = options.get("fieldManager", "")
+    return (
+        options.keys() <= _OPTIONS
+        and options.get("dryRun", "All") in ("", "All")
+        and options.get("fieldValidation", "") in ("", "Ignore", "Warn")
+        and len(manager) <= MAX_MANAGER
+        and manager.isprintable()
+    )
 
 
 def _is_of(envelope: Envelope, found: Object, attempt: Attempt, kind: str) -> bool:

@@ -1,7 +1,7 @@
 """The states that a conflict is between: what the client read, and what is there now."""
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -15,64 +15,83 @@ from proxy.upstream.client import Client
 from proxy.writes.attempt import Attempt
 
 TIMEOUT = 5.0
-"""Seconds that reading the states may take; without them a conflict stays unexplained."""
+"""Seconds that reading the object for a merge may take."""
+
+PATIENCE = 1.0
+"""Seconds that a conflict may be held up for its explanation."""
 
 _WHO = frozenset({b"authorization", b"user-agent"})
-
-
-Object = dict[str, Any]
 
 
 class States(NamedTuple):
     """An object as it is (*theirs*), and as the client read it (*base*, None if that's gone)."""
 
-    base: Object | None
-    theirs: Object
+    base: bytes | None
+    theirs: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of both."""
+        return len(self.base or b"") + len(self.theirs)
 
 
-def decoded(body: bytes) -> Object:
-    """Decode an object. Raises msgspec.MsgspecError for anything else."""
-    return msgspec.json.decode(body, type=Object)
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw] = []
 
 
-async def held_states(client: Client, attempt: Attempt, informer: Informer | None) -> States | None:
-    """Take the states from an informer as far as it has them, else from the API server.
+def held_states(attempt: Attempt, informer: Informer) -> States | None:
+    """Take the states from an informer, if it has a newer object than the client read."""
+    view = informer.view
+    found = view.store.get(attempt.key) if view else None
+    if view is None or found is None or found.version <= attempt.version:
+        return None
+    return States(_held_base(attempt, view), view.form.encode_object(found))
 
-    An informer that hasn't got the newer object yet is given a moment.
+
+async def awaited_states(
+    client: Client, attempt: Attempt, informer: Informer | None
+) -> States | None:
+    """Take the states from an informer that may need a moment, else from the API server.
+
+    None if they can't be had soon: a conflict isn't held up for long.
     """
+    try:
+        async with asyncio.timeout(PATIENCE):
+            if informer is None or (states := await _arriving(attempt, informer)) is None:
+                return await live_states(client, attempt, informer)
+            if states.base is None:
+                return States(await _listed(client, attempt), states.theirs)
+            return states
+    except TimeoutError:
+        return None
+
+
+async def _arriving(attempt: Attempt, informer: Informer) -> States | None:
     loop = asyncio.get_running_loop()
     until = loop.time() + EVENT_WAIT
-    while informer is not None and (view := informer.view) is not None:
-        found = view.store.get(attempt.key)
-        if found is not None and found.version > attempt.version:
-            theirs = decoded(view.form.encode_object(found))
-            return States(await _base(client, attempt, view), theirs)
-        if until <= loop.time():
-            break
+    while (states := held_states(attempt, informer)) is None and until > loop.time():
         await asyncio.wait({informer.signal.next()}, timeout=until - loop.time())
-    return await live_states(client, attempt)
+    return states
 
 
-async def live_states(
-    client: Client, attempt: Attempt, informer: Informer | None = None
-) -> States | None:
+async def live_states(client: Client, attempt: Attempt, informer: Informer | None) -> States | None:
     """Read the object as it is now, as the client who writes; None if it can't be had."""
     collection = attempt.target.resource.path(attempt.target.namespace)
     theirs = await _read(client, attempt, f"{collection}/{quote(attempt.target.name)}")
     if theirs is None:
         return None
-    return States(await _base(client, attempt, informer.view if informer else None), theirs)
+    view = informer.view if informer else None
+    base = _held_base(attempt, view) if view else None
+    return States(base or await _listed(client, attempt), theirs)
 
 
-async def _base(client: Client, attempt: Attempt, view: View | None) -> Object | None:
-    """Find the object as the client read it: in the history, else at the API server."""
-    held = view.history.version_of(attempt.key, attempt.version) if view else None
-    if view is None or held is None:
-        return await _listed(client, attempt)
-    return decoded(view.form.encode_object(held))
+def _held_base(attempt: Attempt, view: View) -> bytes | None:
+    """Find the object as the client read it in the history."""
+    held = view.history.version_of(attempt.key, attempt.version)
+    return view.form.encode_object(held) if held is not None else None
 
 
-async def _listed(client: Client, attempt: Attempt) -> Object | None:
+async def _listed(client: Client, attempt: Attempt) -> bytes | None:
     """Read the object as it was: etcd keeps versions for some five minutes."""
     collection = attempt.target.resource.path(attempt.target.namespace)
     listed = await _read(
@@ -81,30 +100,27 @@ async def _listed(client: Client, attempt: Attempt) -> Object | None:
         f"{collection}?fieldSelector=metadata.name%3D{quote(attempt.target.name)}"
         f"&resourceVersion={attempt.version}&resourceVersionMatch=Exact",
     )
-    items = listed.get("items") if listed else None
-    if not items:
+    try:
+        items = msgspec.json.decode(listed, type=_List).items if listed else []
+    except msgspec.MsgspecError:
         return None
-    found: Object = items[0]
-    return found
+    return bytes(items[0]) if items else None
 
 
-async def _read(client: Client, attempt: Attempt, target: str) -> Object | None:
+async def _read(client: Client, attempt: Attempt, target: str) -> bytes | None:
     try:
         async with (
             asyncio.timeout(TIMEOUT),
             client.open("GET", target, _headers(attempt.headers)) as response,
         ):
             body = await response.body()
-        found = msgspec.json.decode(body) if response.status == 200 else None
-    except (ApiError, TimeoutError, msgspec.MsgspecError):
+        return body if response.status == 200 else None
+    except (ApiError, TimeoutError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def _headers(headers: Headers) -> Headers:
     """Ask as the client who writes, but for JSON that nobody has cached."""
-    who = [
-        (name, value) for name, value in headers if name in _WHO or name.startswith(b"impersonate-")
-    ]
+    who = [pair for pair in headers if pair[0] in _WHO or pair[0].startswith(b"impersonate-")]
     own = [(b"accept", b"application/json"), (b"accept-encoding", b"identity")]
     return [*who, *own, (b"cache-control", b"no-cache")]

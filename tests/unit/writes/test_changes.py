@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.writes.changes import ABSENT, Change, Object, OverlapError, changes, merge
@@ -370,19 +370,9 @@ def _without_metadata(found: Object) -> Object:
     return {key: value for key, value in found.items() if key != "metadata"}
 
 
-@given(objects, objects)
-def test_who_changes_nothing_gets_theirs_and_who_alone_changes_gets_his(
-    base: Object, changed: Object
-) -> None:
-    assert without_metadata(merge(base, base, changed)) == changed
-    assert without_metadata(merge(base, changed, base)) == changed
-    assert without_metadata(merge(base, changed, changed)) == changed
-
-
-@given(objects, objects, objects)
-@example({}, {"a": {}}, {"a": {"b": None}})
-def test_no_change_is_lost(base: Object, theirs: Object, mine: Object) -> None:
-    """What merges, merges either way to the same, and nothing was changed on the way."""
+@given(_ANY, _ANY, _ANY)
+def test_either_side_may_be_mine(base: Object, theirs: Object, mine: Object) -> None:
+    """Objects of any shape merge either way to the same, or not at all, and stay as they are."""
     before = copy.deepcopy((base, theirs, mine))
     try:
         merged = _without_metadata(merge(base, theirs, mine))
@@ -392,7 +382,5 @@ def test_no_change_is_lost(base: Object, theirs: Object, mine: Object) -> None:
     else:
         assert _without_metadata(merge(base, mine, theirs)) == merged
         for change in (*changes(base, theirs), *changes(base, mine)):
-            found = _at(merged, change.path)
-            filled = change.new == {} and isinstance(found, dict)  # which the other has added too
-            assert found == change.new or filled
+            _assert_kept(change, merged)
     assert (base, theirs, mine) == before

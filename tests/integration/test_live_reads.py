@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import Counter
@@ -166,10 +167,15 @@ class Register:
 
 
 def read_until(done: threading.Event, register: Register, server: Server) -> list[bool]:
-    """Reads on and on; each must show what was written before it asked. Tells who shared."""
+    """Reads on and on; each must show what was written before it asked. Tells who shared.
+
+    The pauses bring readers to every moment of each other's requests: those that share an answer
+    would all ask again together.
+    """
     shared = []
     with Session(server) as session:
         while not done.is_set():
+            time.sleep(random.random() * 0.1)
             before = register.written
             answer = session.ask("GET", register.target, headers=(LIVE,)).ok()
             assert before <= int(answer.json()["data"]["value"]) <= register.begun
@@ -185,7 +191,7 @@ def test_a_live_read_shows_all_that_was_written_before_it(
     with ThreadPoolExecutor(20) as pool:
         reading = [pool.submit(read_until, done, register, slow.read) for _ in range(20)]
         try:
-            for up, down in ((0, 0), (0.02, 0), (0, 0.02), (0.05, 0.05), (0, 0)):
+            for up, down in ((0, 0), (0.02, 0), (0, 0.05), (0.05, 0.05), (0, 0.1)):
                 faults.delay(up=up, down=down)
                 for _ in range(40):
                     register.write()

@@ -6,7 +6,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from proxy.cache.informers import Informers
 from proxy.kube.envelope import read_envelope
-from proxy.kube.errors import ServiceUnavailable
 from proxy.kube.requests import Headers, Request, header_of
 from proxy.upstream.client import Client, Response
 from proxy.writes.attempt import read_attempt
@@ -74,21 +73,13 @@ class Writer:
     async def _acknowledged(
         self, request: Request, asked: bytes, opened: AbstractAsyncContextManager[Response]
     ) -> AsyncIterator[Written]:
-        unknown = Sent(request, 504, None, self._clock(), 0.0, asked)
-        answered = False
-        try:
-            async with opened as response:
-                begun, ended = await read_whole(response.chunks, MAX_ANSWER)
-                self._acknowledge(unknown, response, begun if ended else None)
-                answered = True
-                chunks = chained(begun, response.chunks)
-                yield Written(response.status, response.headers, chunks)
-        except ServiceUnavailable:  # nothing was sent
-            raise
-        except BaseException:
-            if not answered:  # whether it has taken effect is unknown
-                self._note(unknown._replace(arrived=self._clock()))
-            raise
+        """Note what an answer says; a write without one isn't acknowledged to anybody."""
+        write = Sent(request, 0, None, self._clock(), 0.0, asked)
+        async with opened as response:
+            begun, ended = await read_whole(response.chunks, MAX_ANSWER)
+            self._acknowledge(write, response, begun if ended else None)
+            chunks = chained(begun, response.chunks)
+            yield Written(response.status, response.headers, chunks)
 
     def _acknowledge(self, write: Sent, response: Response, body: bytes | None) -> None:
         envelope = None

@@ -98,7 +98,6 @@ LISTED = Expectation("a/", 4.0)
         (lambda each: each.prove(0.5), [X, Y, GONE, LISTED]),
         (lambda each: each.prove(2.0), [GONE, LISTED]),
         (lambda each: each.prove(4.0), []),
-        (lambda each: each.clear(), []),
     ],
 )
 def test_what_is_met_is_let_go(
@@ -120,16 +119,46 @@ def test_later_ones_are_met_in_their_turn() -> None:
     assert not expectations
 
 
-@pytest.mark.parametrize(
-    ("count", "version", "uid"),
-    [(MAX_EXPECTATIONS, 1, ""), (MAX_EXPECTATIONS, 0, "u"), (MAX_UNPROVEN, 0, "")],
-)
-def test_too_many_are_one_for_everything(count: int, version: int, uid: str) -> None:
+KINDS = [(MAX_EXPECTATIONS, 1, ""), (MAX_EXPECTATIONS, 0, "u"), (MAX_UNPROVEN, 0, "")]
+
+
+@pytest.mark.parametrize("client", ["", "c"])
+@pytest.mark.parametrize(("count", "version", "uid"), KINDS)
+def test_too_many_of_one_are_one_for_everything(
+    count: int, version: int, uid: str, client: str
+) -> None:
+    """For the client that was shown them; for all, where they are writes."""
     expectations = added(
-        *(Expectation(f"a/{n}", float(n), "c", version, uid) for n in range(count + 1))
+        X, *(Expectation(f"b/{n}", float(n), client, version, uid) for n in range(count + 1))
     )
-    assert expectations.of("b/z", "anybody") == [Expectation("", float(count))]
-    assert len(expectations) == 1
+    everything = Expectation("", float(count - (version > 0 and not client)), client)
+    found = expectations.of("a/none", client or "anybody")
+    assert [each._replace(moment=0.0) for each in found] == [everything._replace(moment=0.0)]
+    assert found[0].moment >= count - 1
+    if client:
+        assert expectations.of("a/none", "another") == []
+        assert expectations.of("a/x", "another") == [X]
+
+
+def test_many_clients_do_not_displace_writes() -> None:
+    expectations = added(
+        LISTED, *(Expectation("a/x", 9.0, f"c{n}") for n in range(5 * MAX_UNPROVEN))
+    )
+    assert len(expectations) <= 2 * MAX_UNPROVEN
+    assert expectations.of("a/x", "another") == [LISTED]
+
+
+def test_versions_that_mean_something_else_leave_the_proof() -> None:
+    expectations = added(X, GONE, LISTED)
+    expectations.distrust()
+    assert set(expectations.of("", "")) == {
+        Expectation("a/x", 1.0),
+        Expectation("a/z", 3.0),
+        LISTED,
+    }
+    expectations.reach(100)
+    expectations.prove(3.0)
+    assert expectations.of("", "") == [LISTED]
 
 
 def test_keys_of_collections() -> None:

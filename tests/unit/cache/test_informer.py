@@ -414,11 +414,27 @@ async def test_a_write_whose_event_is_missing_shows_in_the_staleness(kept: Kept)
 
 
 @played
-async def test_versions_that_went_back_are_expected_no_more(kept: Kept) -> None:
+async def test_versions_that_went_back_leave_the_need_for_a_proof(kept: Kept) -> None:
     await kept.relist(10, stored("a/x", 3))
-    _expect(kept, version=12)
+    written = Write(500, kept.clock(), kept.clock())
+    kept.informer.acknowledge(Expectation("a/x", kept.clock(), version=500), written)
     await kept.relist(4, stored("a/x", 3))
-    assert not kept.informer.expectations
+    assert kept.informer.expectations.of("a/x", "") == [Expectation("a/x", 1000.0)]
+    kept.clock.advance(60)
+    kept.informer.bookmark(5)
+    assert kept.informer.staleness == 0  # nobody waits for version 500 any more
+
+
+@played
+async def test_a_version_that_should_be_held_and_is_not_takes_a_proof(kept: Kept) -> None:
+    """As of a server that was set back, before that has shown."""
+    await kept.relist(500, stored("a/x", 300))
+    for key in ("a/y", "a/x"):
+        kept.informer.acknowledge(Expectation(key, kept.clock(), version=400))
+    assert kept.informer.expectations.of("", "") == [
+        Expectation("a/y", 1000.0),
+        Expectation("a/x", 1000.0),
+    ]
 
 
 @played

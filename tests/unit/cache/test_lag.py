@@ -14,7 +14,7 @@ def counted(lag: Lag) -> int:
 
 def test_an_event_after_the_answer_is_late_by_that() -> None:
     lag = Lag()
-    lag.expect(Write(12, sent=1.0, arrived=2.0), 11, None)
+    lag.expect(Write(12, sent=1.0, arrived=2.0), 11, history(0.0))
     lag.reach(11, 2.25)
     assert counted(lag) == 0
     lag.reach(12, 2.5)
@@ -26,7 +26,7 @@ def test_an_event_after_the_answer_is_late_by_that() -> None:
 def test_several_are_reached_at_once() -> None:
     lag = Lag()
     for version in (12, 13, 14):
-        lag.expect(Write(version, 1.0, float(version)), 11, None)
+        lag.expect(Write(version, 1.0, float(version)), 11, history(0.0))
     lag.reach(13, 20.0)
     assert (lag.seconds.sum, counted(lag)) == (8.0 + 7.0, 2)
 
@@ -55,6 +55,6 @@ def test_a_write_that_changed_nothing_is_not_measured() -> None:
 def test_no_more_are_awaited_than_can_be() -> None:
     lag = Lag()
     for version in range(11, 11 + MAX_AWAITED + 5):
-        lag.expect(Write(version, 1.0, 2.0), 10, None)
+        lag.expect(Write(version, 1.0, 2.0), 10, history(0.0))
     lag.reach(10**6, 3.0)
     assert counted(lag) == MAX_AWAITED

@@ -19,6 +19,7 @@ from proxy.cache.prover import (
 )
 from proxy.cache.scope import Scope
 from proxy.cache.store import Store
+from proxy.cache.view import Ending
 from proxy.forms.form import Change, EventType
 from proxy.kube.errors import ServiceUnavailable, TooManyRequests
 from tests.unit.builders import PODS, Clock, stored
@@ -248,6 +249,40 @@ async def test_an_api_server_that_refuses_is_not_away(story: Story) -> None:
     assert (story.prover.is_away, story.informer.is_ready) == (False, True)
     assert story.prover.patience(1000.0) <= 0
     assert len(story.upstream.probes) == 1
+
+
+@told
+async def test_one_whose_state_is_lost_meanwhile_is_asked_again(story: Story) -> None:
+    story.upstream.failure = AWAY
+    story.prover.ask(story.clock())
+    await asyncio.sleep(ROUND_TRIP * 2)
+    story.informer.drop(Ending.STOPPED)
+    story.upstream.failure = None
+    await asyncio.sleep(2 * RETRY)
+    assert not story.prover.is_away
+
+
+@told
+async def test_a_version_below_the_one_held_is_no_proof(story: Story) -> None:
+    """The API server was set back; its watch is looked into."""
+    reconnects: list[float] = []
+    story.informer.reflector.interrupt = lambda: reconnects.append(story.now())  # type: ignore[method-assign]
+    story.upstream.version = 4
+    story.prover.ask(story.clock())
+    await asyncio.sleep(1)
+    assert story.proven() < 0
+    assert reconnects == [pytest.approx(ROUND_TRIP)]
+
+
+@told
+async def test_a_barrier_is_nothing_to_a_state_that_is_being_replaced(story: Story) -> None:
+    """The list that has begun may be older, and would be taken for a server that was set back."""
+    story.upstream.version = 12
+    story.prover.ask(story.clock())
+    await asyncio.sleep(0.5)
+    story.informer.reflector.is_listing = True
+    await asyncio.sleep(1)
+    assert (story.informer.version, story.prover.counts["barrier", "failed"]) == (10, 1)
 
 
 @told

@@ -10,8 +10,8 @@ import pytest
 from proxy.cache.expectations import Expectation
 from proxy.cache.informers import Informers, Policy
 from proxy.cache.scope import Scope
-from proxy.kube.requests import Request, parse_request
-from proxy.reads.shown import MAX_CLIENT, Shown, client_of
+from proxy.kube.requests import MAX_CLIENT, Request, parse_request
+from proxy.reads.shown import Shown
 from tests.unit.builders import PODS, WIDGETS, Clock, Wire, item
 from tests.unit.cache.sources import ServedSource
 from tests.unit.served import Served
@@ -144,4 +144,4 @@ async def in_time(story: Callable[[Served], Awaitable[bool]]) -> bool:
     ("agent", "client"), [("kubectl/v1", "kubectl/v1"), ("", "-"), ("x" * 999, "x" * MAX_CLIENT)]
 )
 def test_clients_are_told_apart_by_their_agent(agent: str, client: str) -> None:
-    assert client_of(asks(PODS_OF_A, agent)) == client
+    assert asks(PODS_OF_A, agent).client == client

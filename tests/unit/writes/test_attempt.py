@@ -80,6 +80,13 @@ LEFT = [
     ({"apiVersion": "v2", **body_of()}, f"PUT {X}", "application/json"),
     (body_of(), f"PUT {X}?fieldValidation=Strict", "application/json"),
     (body_of(), f"PUT {X}/scale", "application/json"),
+    (body_of(), f"PUT {X}", MERGE),
+    (body_of(), f"PATCH {X}", "application/json"),
+    (body_of(), f"PUT {X}?dryRun=bogus", "application/json"),
+    (body_of(), f"PUT {X}?fieldValidation=bogus", "application/json"),
+    (body_of(), f"PUT {X}?fieldManager={'x' * 129}", "application/json"),
+    (body_of(), f"PUT {X}?fieldManager=%07", "application/json"),
+    (body_of(), f"PUT {X}?force=true", "application/json"),
     (body_of(), "PUT /api/v1/namespaces/a/pods/y", "application/json"),
 ]
 

@@ -41,7 +41,7 @@ BARRIER_TIMEOUT = 5.0
 """Seconds after which a barrier is given up; the API server ends it after three."""
 
 RETRY = 2.0
-"""Seconds between probes of an API server that doesn't answer them."""
+"""Seconds between probes of an API server that doesn't answer, or refuses them."""
 
 STUCK = 5.0
 """Seconds in which the informer's own watch has to bring what a barrier has shown."""
@@ -109,6 +109,7 @@ class Prover:
         self._answered = -inf  # when an answer to it came
         self._wanted = -inf
         self.is_away = False
+        self._quiet_until = -inf  # a probe was refused
         self._barrier: asyncio.Task[None] | None = None
         self._began = -inf  # the last barrier
         self._retry: asyncio.TimerHandle | None = None
@@ -122,9 +123,14 @@ class Prover:
         view = self._informer.view
         return view is not None and view.store.changed == self._idle
 
+    @property
+    def _is_mute(self) -> bool:
+        """Tell whether the API server gives no answers now."""
+        return self.is_away or self._clock() < self._quiet_until
+
     def ask(self, moment: float) -> None:
         """See to it that a probe is sent at *moment* or later, which has passed already."""
-        if self._sent >= moment or self.is_away:
+        if self._sent >= moment or self._is_mute:
             return
         if self._probe is None:
             self._start_probe()
@@ -133,7 +139,7 @@ class Prover:
 
     def refresh(self) -> None:
         """Prove again ahead of time; at most one probe and one barrier a second come of it."""
-        if self.is_away or self._probe is not None or self._barrier is not None:
+        if self._is_mute or self._probe is not None or self._barrier is not None:
             return
         if self.is_idle:
             self._start_barrier()
@@ -142,7 +148,7 @@ class Prover:
 
     def patience(self, moment: float) -> float:
         """How many seconds a proof that is good for *moment* is worth waiting for."""
-        if self.is_away:
+        if self._is_mute:
             return 0.0
         if self._probe is not None and max(self._sent, self._wanted) >= moment:
             return PROBE_TIMEOUT
@@ -177,6 +183,7 @@ class Prover:
         except (ApiError, UnknownLayoutError) as error:  # it's there, and tells nothing
             self.is_away = False
             self.counts["probe", "failed"] += 1
+            self._quiet_until = self._clock() + RETRY
             log.debug("probe: %s", error)
         else:
             self.is_away = False

@@ -63,13 +63,15 @@ class Guarantees(NamedTuple):
 class Lack(NamedTuple):
     """Why an informer can't answer yet; *limit* is how many seconds that is worth waiting for.
 
-    *moment* is one at which its state must have been current, *bound* how old that may make it.
+    *moment* is one at which its state must have been current, *bound* how old that may make it. At
+    *look_again* it may take a proof after all.
     """
 
     reason: Reason
     limit: float
     moment: float = -inf
     bound: float = inf
+    look_again: float = inf
 
 
 class Freshness:
@@ -111,8 +113,11 @@ class Freshness:
             ),
             default=-inf,
         )
+        deleted = [each.moment + PROBED_AFTER for each in unmet if each.uid]
+        look_again = min((each for each in deleted if each >= now), default=inf)
         is_write = any(not each.client for each in unmet)
-        return Lack(Reason.UNSEEN, WRITE_WAIT if is_write else AHEAD_WAIT, moment)
+        limit = WRITE_WAIT if is_write else AHEAD_WAIT
+        return Lack(Reason.UNSEEN, limit, moment, look_again=look_again)
 
     def _unproven(
         self, read: Read, request: Request, informer: Informer, arrived: float
@@ -139,7 +144,7 @@ class Freshness:
     def patience(self, lack: Lack, informer: Informer) -> float:
         """How many seconds more it's worth waiting, apart from the limit."""
         if lack.moment == -inf:
-            return inf
+            return max(lack.look_again - self._clock(), 0.001)
         if lack.reason is Reason.UNPROVEN:
             return informer.prover.patience(lack.moment)
         return 0.0 if informer.prover.is_away else inf

@@ -79,7 +79,10 @@ def _is_past(request: Request) -> bool:
     if len(request.query) > MAX_QUERY:
         return True
     options = parse_query(request.query)
-    return not options.keys().isdisjoint({"watch", "continue", "resourceVersion"})
+    if not options.keys().isdisjoint({"watch", "continue"}):
+        return True
+    pages = "limit" in options and options.get("resourceVersion", "") not in ("", "0")
+    return pages or options.get("resourceVersionMatch") == "Exact"
 
 
 def _version(headers: Headers, first: bytes, last: bytes, *, is_whole: bool) -> int:

@@ -17,6 +17,9 @@ _CHANGE_NOTHING = frozenset({"attach", "exec", "log", "portforward", "proxy", "t
 _CHANGE_THE_OBJECT = frozenset({"binding", "eviction"})
 """Subresources that change the object above them, and whose answers don't show it."""
 
+_REFUSED = frozenset({401, 403, 404, 405})
+"""Failures before a write of several steps has begun."""
+
 _CHANGE_OTHERS = {
     ("", "bindings"): Resource("", "v1", "pods"),
     ("", "services"): Resource("networking.k8s.io", "v1", "ipaddresses"),
@@ -52,10 +55,12 @@ def effects(write: Sent) -> Iterator[Effect]:
     An answer of 500 and more leaves open whether it did.
     """
     target = write.request.target
-    if target is None or 300 <= write.status < 500 or is_dry_run(write.request, write.body):
+    subresource = target.subresource.partition("/")[0] if target else ""
+    if target is None or subresource in _CHANGE_NOTHING:
         return
-    subresource = target.subresource.partition("/")[0]
-    if subresource in _CHANGE_NOTHING:
+    if write.status == 409 and write.request.method == "POST" and not target.name:
+        yield from _taken(write, target)
+    if is_dry_run(write.request, write.body) or not _may_have_changed(write, target, subresource):
         return
     if write.status < 300 and subresource not in _CHANGE_THE_OBJECT:
         yield _shown(write, target)
@@ -65,6 +70,24 @@ def effects(write: Sent) -> Iterator[Effect]:
     if other is not None:
         key = collection_key(target.namespace) if other.plural == "pods" else ""
         yield Effect(other, Expectation(key, write.arrived))
+
+
+def _may_have_changed(write: Sent, target: ResourcePath, subresource: str) -> bool:
+    """Tell a write that may have had an effect; one of several steps may fail after the first."""
+    if write.status < 300 or write.status >= 500:
+        return True
+    in_steps = write.request.method == "DELETE" and not target.name
+    in_steps = in_steps or subresource == "eviction"
+    return in_steps and write.status not in _REFUSED
+
+
+def _taken(write: Sent, target: ResourcePath) -> Iterator[Effect]:
+    """Tell a client whose name is taken that there is an object, which it may not have seen."""
+    shown = write.envelope
+    if shown is not None and shown.kind == "Status" and shown.name:
+        key = object_key(target.namespace, shown.name)
+        expected = Expectation(key, write.arrived, write.request.client)
+        yield Effect(target.resource, expected)
 
 
 def is_dry_run(request: Request, body: bytes) -> bool:
@@ -85,11 +108,12 @@ def _shown(write: Sent, target: ResourcePath) -> Effect:
     """
     shown = write.envelope
     key = _key(target)
-    if shown is None or (not target.name and write.request.method == "DELETE"):
+    deletes = write.request.method == "DELETE"
+    if shown is None or (not target.name and deletes):
         return Effect(target.resource, Expectation(key, write.arrived))
     if not target.name and shown.name:
         key = object_key(target.namespace, shown.name)
-    if shown.kind == "Status" or (shown.is_last and write.request.method != "DELETE"):
+    if shown.kind == "Status" or (_lets_go(target) and shown.is_last and not deletes):
         return Effect(target.resource, Expectation(key, write.arrived, uid=shown.uid))
     if not shown.version:
         return Effect(target.resource, Expectation(key, write.arrived))
@@ -98,6 +122,12 @@ def _shown(write: Sent, target: ResourcePath) -> Effect:
         Expectation(key, write.arrived, version=shown.version),
         Write(shown.version, write.sent, write.arrived),
     )
+
+
+def _lets_go(target: ResourcePath) -> bool:
+    """Tell whether an update may be the last of an object; Namespaces have finalizers elsewhere."""
+    is_namespace = (target.resource.group, target.resource.plural) == ("", "namespaces")
+    return not is_namespace or target.subresource == "finalize"
 
 
 def _key(target: ResourcePath) -> str:

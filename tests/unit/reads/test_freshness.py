@@ -197,6 +197,15 @@ def test_a_deletion_that_never_was_is_found_out() -> None:
     play(story)
 
 
+def test_a_deletion_that_is_late_gets_its_probe_while_somebody_waits() -> None:
+    async def story(story: Story) -> None:
+        story.expect(uid="uid-x")
+        found = await story.read(asks(f"{PODS_OF_A}/x"))
+        assert (found.result, round(found.seconds, 2)) == (10, PROBED_AFTER)
+
+    play(story)
+
+
 def test_a_deletion_whose_event_was_first_is_no_reason_to_wait() -> None:
     async def story(story: Story) -> None:
         story.write(13, event=EventType.DELETED)

@@ -67,7 +67,10 @@ def effects_of(
         (f"PUT {PODS}/x", 200, shown(version=None), "a/x", 0, ""),
         (f"POST {PODS}/x/eviction", 201, shown(version=None, kind="Status"), "a/x", 0, ""),
         (f"POST {PODS}/x/binding", 201, shown(version=None, kind="Status"), "a/x", 0, ""),
-        # So does what may have happened or not.
+        # So does what may have happened or not, or in part.
+        (f"DELETE {PODS}", 409, None, "a/", 0, ""),
+        (f"POST {PODS}/x/eviction", 429, None, "a/x", 0, ""),
+        ("PUT /api/v1/namespaces/n/status", 200, shown("n", is_last=True), "n", 12, ""),
         (f"PUT {PODS}/x", 504, None, "a/x", 0, ""),
         (f"POST {PODS}", 500, None, "a/", 0, ""),
     ],
@@ -87,6 +90,8 @@ def test_reads_have_to_see(
         (f"PUT {PODS}/x", 404),
         (f"POST {PODS}", 422),
         (f"DELETE {PODS}/x", 403),
+        (f"DELETE {PODS}", 403),
+        (f"POST {PODS}/x/eviction", 404),
         (f"PUT {PODS}/x", 301),
         (f"PUT {PODS}/x?dryRun=All", 200),
         (f"POST {PODS}?fieldManager=me&dryRun=All", 201),
@@ -136,3 +141,9 @@ def test_an_empty_dry_run_is_none() -> None:
 )
 def test_where_a_dry_run_is_asked_for(line: str, body: bytes, is_dry: bool) -> None:
     assert (effects_of(line, 200, DELETED, body) == []) is is_dry
+
+
+def test_who_is_told_that_a_name_is_taken_has_to_see_the_object() -> None:
+    status = shown("x", None, kind="Status", uid="")
+    [(_, effect)] = effects_of(f"POST {PODS}", 409, status)
+    assert effect.expected == Expectation("a/x", ARRIVED, "-")

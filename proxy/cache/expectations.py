@@ -59,8 +59,9 @@ class Expectations:
         """Note an expectation; of two alike the later one counts."""
         kept = self._versions if new.version else self._uids if new.uid else self._proofs
         if len(kept) >= (MAX_UNPROVEN if kept is self._proofs else MAX_EXPECTATIONS):
+            alike = [each.moment for each in kept.values() if each.client == new.client]
             _drop(kept, lambda each: each.client == new.client)
-            kept, new = self._proofs, Expectation("", new.moment, new.client)
+            kept, new = self._proofs, Expectation("", max(new.moment, *alike, 0.0), new.client)
             _drop_oldest_shown(kept)
         place = (new.key, new.client)
         old = kept.get(place)

@@ -190,7 +190,7 @@ class Prover:
             self._succeed(sent, version, held)
         finally:
             self._probe = None
-        if self._wanted > sent and not self.is_away:
+        if self._wanted > sent and not self._is_mute:
             self._start_probe()
         self._informer.signal.ring()
 

@@ -311,7 +311,8 @@ class Reflector:
 
         A watch from a version that a restored server never had is silent for ever.
         """
-        if await self._source.current_version() < self._sink.version:
+        held = self._sink.version  # a barrier may raise it meanwhile
+        if await self._source.current_version() < held:
             self._sink.drop(Ending.REWOUND)
             return Unsynced(Trigger.REWOUND)
         if state.reason is Trigger.ENDED:  # as all watches of a CRD do when it is changed

@@ -17,8 +17,8 @@ _CHANGE_NOTHING = frozenset({"attach", "exec", "log", "portforward", "proxy", "t
 _CHANGE_THE_OBJECT = frozenset({"binding", "eviction"})
 """Subresources that change the object above them, and whose answers don't show it."""
 
-_REFUSED = frozenset({401, 403, 404, 405})
-"""Failures before a write of several steps has begun."""
+_NOT_BEGUN = frozenset({401, 405})
+"""Failures before a write of several steps has begun; admission may refuse in the middle by 403."""
 
 _CHANGE_OTHERS = {
     ("", "bindings"): Resource("", "v1", "pods"),
@@ -78,7 +78,7 @@ def _may_have_changed(write: Sent, target: ResourcePath, subresource: str) -> bo
         return True
     in_steps = write.request.method == "DELETE" and not target.name
     in_steps = in_steps or subresource == "eviction"
-    return in_steps and write.status not in _REFUSED
+    return in_steps and write.status not in _NOT_BEGUN
 
 
 def _taken(write: Sent, target: ResourcePath) -> Iterator[Effect]:

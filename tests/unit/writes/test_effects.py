@@ -69,6 +69,7 @@ def effects_of(
         (f"POST {PODS}/x/binding", 201, shown(version=None, kind="Status"), "a/x", 0, ""),
         # So does what may have happened or not, or in part.
         (f"DELETE {PODS}", 409, None, "a/", 0, ""),
+        (f"DELETE {PODS}", 403, None, "a/", 0, ""),
         (f"POST {PODS}/x/eviction", 429, None, "a/x", 0, ""),
         ("PUT /api/v1/namespaces/n/status", 200, shown("n", is_last=True), "n", 12, ""),
         (f"PUT {PODS}/x", 504, None, "a/x", 0, ""),
@@ -90,8 +91,7 @@ def test_reads_have_to_see(
         (f"PUT {PODS}/x", 404),
         (f"POST {PODS}", 422),
         (f"DELETE {PODS}/x", 403),
-        (f"DELETE {PODS}", 403),
-        (f"POST {PODS}/x/eviction", 404),
+        (f"DELETE {PODS}", 401),
         (f"PUT {PODS}/x", 301),
         (f"PUT {PODS}/x?dryRun=All", 200),
         (f"POST {PODS}?fieldManager=me&dryRun=All", 201),

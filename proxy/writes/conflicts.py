@@ -21,7 +21,7 @@ from proxy.kube.protobuf import MAGIC
 from proxy.kube.requests import Headers, Request, header_of
 from proxy.upstream.client import Client
 from proxy.writes.attempt import Attempt, certain_conflict
-from proxy.writes.causes import Cause, change_causes, conflict_causes
+from proxy.writes.causes import REASON, Cause, change_causes, conflict_causes
 from proxy.writes.changes import Object, OverlapError, merge, retarget_patch
 from proxy.writes.states import States, awaited_states, held_states, live_states
 from proxy.writes.written import Written, chained, read_whole, whole
@@ -202,13 +202,17 @@ async def _compare(
 
 
 def _is_about_version(status: Object) -> bool:
-    """Tell a conflict of versions from others: names that are taken, managers that differ."""
+    """Tell a conflict of versions from others: names that are taken, managers that differ.
+
+    It may be explained already, by another proxy behind this one.
+    """
     details = status.get("details")
-    is_explained = isinstance(details, dict) and bool(details.get("causes"))
+    causes = details.get("causes", ()) if isinstance(details, dict) else ()
+    is_ours = all(isinstance(each, dict) and each.get("reason") == REASON for each in causes)
     message = str(status.get("message"))
     return (
         status.get("reason") == "Conflict"
-        and not is_explained
+        and is_ours
         and any(text in message for text in _ABOUT_VERSION)
     )
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.harness.apiserver import ApiServer
-from tests.harness.caching import caught_up
+from tests.harness.caching import cached, caught_up
 from tests.harness.differential import cache_status, relevant_headers
 from tests.harness.http import Answer, Server, ask, get
+from tests.harness.kubectl import kubeconfig_for
 from tests.harness.objects import CustomResource, Object, crd, create, define
 from tests.harness.proxy import Proxy, metrics
 from tests.harness.watch_delay import WatchDelay
@@ -175,3 +177,18 @@ def test_changes_of_the_same_field_stay_a_conflict(story: Story, is_known: bool)
     answer = story.change(story.reader, seen, "bob", MERGE, **{story.contested: 5})
     _assert_explained(answer, story, 'changed from 1 to 3 by "alice"')
     assert get(story.reader, story.target).json() == first.json()
+
+
+def test_two_proxies_in_a_row_merge_too(story: Story, tmp_path: Path) -> None:
+    """The one in front does it, though the other has explained the conflict already."""
+    collection = story.target.rpartition("/")[0]
+    kubeconfig = kubeconfig_for(story.reader, tmp_path)
+    with Proxy(kubeconfig, chain=False) as front:
+        cached(front.read, collection)
+        seen = get(front.read, story.target).ok().json()
+        story.change(story.apiserver, seen, "alice", **{story.contested: 3}).ok()
+        answer = story.change(front.read, seen, "bob", **{story.contested: 5})
+        _assert_explained(answer, story, 'changed from 1 to 3 by "alice"')
+        field, value = story.free
+        merged = story.change(front.read, seen, "bob", MERGE, **{field: value}).ok().json()
+    assert (merged["spec"][story.contested], merged["spec"][field]) == (3, value)

@@ -27,6 +27,10 @@ answered; the rest is for a busy machine."""
 UNPROBED = 80.0
 """The same without: 70 s, and 10 more."""
 
+RECOVERED = {NOTICED: 15.0, UNPROBED: 75.0}
+"""Seconds until it has recovered: reconnecting is tried less and less often, after a minute of
+refusals as seldom as every 30 to 60 s (client-go's)."""
+
 LINES = ("half-open", "refused")
 UNPROBED_TEST = "test_a_stall_is_noticed_without_probes"
 
@@ -66,7 +70,7 @@ def notice(apiserver: ApiServer, fault: str, *flags: str, within: float = NOTICE
             _assert_age_is_told(proxy, time.monotonic() - began)
         finally:
             end()
-        proxy.wait("readyz", timeout=15)
+        proxy.wait("readyz", timeout=RECOVERED[within])
         assert metrics(proxy).total("kubecache_informer_stalled") == 0
         eventually(lambda: _staleness(proxy) < 2, "it's current again", timeout=15)
         assert metrics(proxy).total("kubecache_informer_relists_total") == 1

@@ -128,11 +128,6 @@ def _drop_oldest_shown(kept: _Kept) -> None:
         del kept[next((place for place, each in kept.items() if each.client), next(iter(kept)))]
 
 
-def collection_key(namespace: str) -> str:
-    """The key of a collection: all keys in it start so."""
-    return f"{namespace}/" if namespace else ""
-
-
 def _overlap(one: str, other: str) -> bool:
     """Tell whether two keys, of objects or of collections, have an object in common."""
     return (

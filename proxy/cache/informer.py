@@ -20,7 +20,7 @@ from proxy.cache.difference import (
     differences,
     let_go,
 )
-from proxy.cache.expectations import Expectation, Expectations, collection_key
+from proxy.cache.expectations import Expectation, Expectations
 from proxy.cache.lag import Lag, Write
 from proxy.cache.proofs import Proofs
 from proxy.cache.prover import Prover
@@ -31,6 +31,7 @@ from proxy.cache.store import Store
 from proxy.cache.supervisor import Supervisor
 from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType, Form, UnknownLayoutError
+from proxy.kube.resources import collection_key
 
 log = logging.getLogger(__name__)
 
@@ -180,9 +181,8 @@ class Informer:
             if event_type is EventType.DELETED
             else view.store.put(found)
         )
-        if previous is not None and previous.uid != (
-            "" if event_type is EventType.DELETED else found.uid
-        ):
+        is_gone = event_type is EventType.DELETED
+        if previous is not None and (is_gone or previous.uid != found.uid):
             self.expectations.lose(found.key)
         view.store.version = view.store.changed = found.version
         view.history.append(event_type, found.version, found, previous)

@@ -8,13 +8,15 @@ from google.protobuf.message import DecodeError
 
 from proxy.kube import gojson
 from proxy.kube.errors import ApiError
+from proxy.kube.negotiation import JSON
 from proxy.kube.protobuf import CLASSES, MAGIC, unwrap, wrap
 from proxy.kube.versions import parse_version
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-_JSON = frozenset(
-    {"application/json", "application/merge-patch+json", "application/strategic-merge-patch+json"}
-)
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+_OBJECTS = frozenset({JSON, MERGE_PATCH, STRATEGIC_PATCH})
 """Media types whose bodies are JSON objects with ``metadata`` where an object has it."""
 
 _NOT_UNDERSTOOD = (msgspec.MsgspecError, DecodeError, UnicodeDecodeError, RecursionError)
@@ -78,10 +80,10 @@ def read_envelope(content_type: str, body: bytes) -> Envelope | None:
 
     Understands objects and merge patches in JSON, and objects in protobuf, uncompressed.
     """
-    media = _media_type(content_type)
+    media = media_type(content_type)
     found: Envelope | None = None
     try:
-        if media in _JSON:
+        if media in _OBJECTS:
             found = _read_json(body)
         elif media == PROTOBUF:
             found = _read_protobuf(body)
@@ -120,7 +122,7 @@ def encode_status(status: ApiError | Mapping[str, Any], content_type: str) -> by
     In protobuf where *content_type* says so, else in JSON.
     """
     members = status.status() if isinstance(status, ApiError) else status
-    if _media_type(content_type) == PROTOBUF:
+    if media_type(content_type) == PROTOBUF:
         return _encode_protobuf(members)
     return gojson.encode(members) + b"\n"
 
@@ -130,16 +132,17 @@ def decode_status(content_type: str, body: bytes) -> dict[str, Any] | None:
 
     What is read of protobuf is all that is in it: with fields that aren't known here it's None.
     """
-    media = _media_type(content_type)
+    media = media_type(content_type)
     try:
-        if media == "application/json":
+        if media == JSON:
             return _status_of_json(body)
         return _status_of_protobuf(body) if media == PROTOBUF else None
     except _NOT_UNDERSTOOD:
         return None
 
 
-def _media_type(content_type: str) -> str:
+def media_type(content_type: str) -> str:
+    """The media type of a content type, without parameters and in lower case."""
     return content_type.partition(";")[0].strip().lower()
 
 

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from proxy.kube.resources import Resource
+from proxy.kube.resources import Resource, collection_key, object_key
 
 LIVE_PREFIX = "/live"
 """The same paths below this prefix are always answered by the API server."""
@@ -29,6 +29,13 @@ class ResourcePath(NamedTuple):
     namespace: str
     name: str
     subresource: str
+
+    @property
+    def key(self) -> str:
+        """The key of the object, or of the collection."""
+        if self.name:
+            return object_key(self.namespace, self.name)
+        return collection_key(self.namespace)
 
 
 def split_target(target: bytes) -> tuple[bytes, bytes]:

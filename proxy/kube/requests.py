@@ -28,6 +28,11 @@ def header_of(headers: Headers, name: bytes) -> bytes:
     return next((value for each, value in headers if each.lower() == name), b"")
 
 
+def content_type_of(headers: Headers) -> str:
+    """The content type of a message; empty for none."""
+    return header_of(headers, b"content-type").decode("latin-1")
+
+
 class Verb(StrEnum):
     """What a request does to a resource (``requestinfo.go``)."""
 

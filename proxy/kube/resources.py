@@ -62,3 +62,8 @@ def object_key(namespace: str, name: str) -> str:
     kube-apiserver orders by this one string, bytewise: ``foo-bar/x`` comes before ``foo/x``.
     """
     return f"{namespace}/{name}" if namespace else name
+
+
+def collection_key(namespace: str) -> str:
+    """Build the key of a collection: the keys of all objects in it start so."""
+    return f"{namespace}/" if namespace else ""

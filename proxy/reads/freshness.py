@@ -10,12 +10,11 @@ from enum import StrEnum
 from math import inf
 from typing import NamedTuple
 
-from proxy.cache.expectations import Expectation, collection_key
+from proxy.cache.expectations import Expectation
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
 from proxy.cache.prover import PROBE_TIMEOUT
-from proxy.kube.requests import Request, Verb
-from proxy.kube.resources import object_key
+from proxy.kube.requests import Request
 from proxy.reads.plan import Read, Reason, asks_latest
 
 WRITE_WAIT = 1.0
@@ -95,7 +94,7 @@ class Freshness:
         if not (informer.expectations or bounded or len(siblings) > 1) or not asks_latest(read):
             return None
         if self._remembers and informer.expectations:
-            unmet = informer.expectations.of(_key(read), request.client)
+            unmet = informer.expectations.of(read.target.key, request.client)
             if unmet:
                 return self._unseen(unmet)
         if any(_is_ahead(each, informer) for each in siblings if each is not informer):
@@ -158,13 +157,6 @@ class Freshness:
             and unanswered
             and informer.staleness <= lack.bound + request.max_stale
         )
-
-
-def _key(read: Read) -> str:
-    target = read.target
-    if read.verb is Verb.GET:
-        return object_key(target.namespace, target.name)
-    return collection_key(target.namespace)
 
 
 def _is_ahead(other: Informer, informer: Informer) -> bool:

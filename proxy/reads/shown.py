@@ -4,14 +4,13 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 
-from proxy.cache.expectations import Expectation, collection_key
+from proxy.cache.expectations import Expectation
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
 from proxy.kube.envelope import read_envelope
 from proxy.kube.options import parse_query
 from proxy.kube.paths import ResourcePath
-from proxy.kube.requests import Headers, Request, header_of
-from proxy.kube.resources import object_key
+from proxy.kube.requests import Headers, Request, content_type_of, header_of
 from proxy.reads.plan import MAX_QUERY
 
 # The metadata of a list, or of a Table, comes first, or with sorted keys last.
@@ -58,11 +57,9 @@ class Shown:
     def _expect(self, request: Request, version: int) -> None:
         target = request.target
         assert target is not None
-        named = object_key(target.namespace, target.name)
-        key = named if target.name else collection_key(target.namespace)
         self._informers.acknowledge(
             target.resource,
-            Expectation(key, self._clock(), client=request.client, version=version),
+            Expectation(target.key, self._clock(), client=request.client, version=version),
         )
 
 
@@ -91,6 +88,5 @@ def _version(headers: Headers, first: bytes, last: bytes, *, is_whole: bool) -> 
         return 0
     if found := _HEAD.match(first) or _TAIL.search(last):
         return int(found[1])
-    content_type = header_of(headers, b"content-type").decode("latin-1")
-    envelope = read_envelope(content_type, first) if is_whole else None
+    envelope = read_envelope(content_type_of(headers), first) if is_whole else None
     return (envelope and envelope.version) or 0

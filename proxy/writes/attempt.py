@@ -4,14 +4,19 @@ from typing import NamedTuple
 
 from proxy.cache.informer import Informer
 from proxy.forms.objects import Object
-from proxy.kube.envelope import PROTOBUF, Envelope, read_envelope, read_precondition
+from proxy.kube.envelope import (
+    MERGE_PATCH,
+    PROTOBUF,
+    STRATEGIC_PATCH,
+    Envelope,
+    media_type,
+    read_envelope,
+    read_precondition,
+)
+from proxy.kube.negotiation import JSON
 from proxy.kube.options import parse_query
 from proxy.kube.paths import ResourcePath
-from proxy.kube.requests import Headers, Request, header_of
-from proxy.kube.resources import object_key
-
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+from proxy.kube.requests import Headers, Request, content_type_of, header_of
 
 MAX_MANAGER = 128
 """Characters of a fieldManager (``FieldManagerMaxLength``)."""
@@ -39,12 +44,12 @@ class Attempt(NamedTuple):
     @property
     def key(self) -> str:
         """The object's key."""
-        return object_key(self.target.namespace, self.target.name)
+        return self.target.key
 
     @property
     def is_mergeable(self) -> bool:
         """Tell whether the body can be merged with what another has written."""
-        is_json = self.media_type in ("application/json", MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+        is_json = self.media_type in (JSON, MERGE_PATCH, STRATEGIC_PATCH)
         is_whole = self.envelope is not None and self.target.subresource in _WHOLE
         return is_json and is_whole and self.request.method in ("PUT", "PATCH")
 
@@ -54,8 +59,7 @@ def read_attempt(request: Request, headers: Headers, body: bytes) -> Attempt | N
     target = request.target
     if target is None or not target.name or header_of(headers, b"content-encoding"):
         return None
-    content_type = header_of(headers, b"content-type").decode("latin-1") or "application/json"
-    media_type = content_type.partition(";")[0].strip().lower()
+    content_type = content_type_of(headers) or JSON
     if request.method == "DELETE":
         version, envelope = read_precondition(body), None
     elif request.method in ("PUT", "PATCH"):
@@ -65,7 +69,7 @@ def read_attempt(request: Request, headers: Headers, body: bytes) -> Attempt | N
         return None
     if not version:
         return None
-    return Attempt(request, target, headers, media_type, body, version, envelope)
+    return Attempt(request, target, headers, media_type(content_type), body, version, envelope)
 
 
 def certain_conflict(attempt: Attempt, informer: Informer) -> Object | None:
@@ -89,11 +93,9 @@ def certain_conflict(attempt: Attempt, informer: Informer) -> Object | None:
 def _is_taken(attempt: Attempt, *, is_custom: bool) -> bool:
     """Tell whether the API server takes a body of this type for this method."""
     if attempt.request.method == "PUT":
-        return attempt.media_type == "application/json" or (
-            attempt.media_type == PROTOBUF and not is_custom
-        )
+        return attempt.media_type == JSON or (attempt.media_type == PROTOBUF and not is_custom)
     return attempt.media_type == MERGE_PATCH or (
-        attempt.media_type == STRATEGIC_MERGE_PATCH and not is_custom
+        attempt.media_type == STRATEGIC_PATCH and not is_custom
     )
 
 

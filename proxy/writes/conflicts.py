@@ -15,19 +15,16 @@ from proxy.cache.informers import Informers
 from proxy.kube import gojson
 from proxy.kube.envelope import PROTOBUF, decode_status, encode_status, read_envelope
 from proxy.kube.errors import conflict
-from proxy.kube.negotiation import prefers_json, wants_indent
+from proxy.kube.negotiation import JSON, prefers_json, wants_indent
 from proxy.kube.options import parse_query
 from proxy.kube.protobuf import MAGIC
-from proxy.kube.requests import Headers, Request, header_of
+from proxy.kube.requests import Headers, Request, content_type_of
 from proxy.upstream.client import Client
 from proxy.writes.attempt import Attempt, certain_conflict
 from proxy.writes.causes import REASON, Cause, change_causes, conflict_causes
 from proxy.writes.changes import Object, OverlapError, merge, retarget_patch
 from proxy.writes.states import States, awaited_states, held_states, live_states
-from proxy.writes.written import Written, chained, read_whole, whole
-
-MAX_ANSWER = 4 * 1024 * 1024
-"""Bytes of the answer to a merged write."""
+from proxy.writes.written import MAX_ANSWER, Written, chained, framed, read_whole, whole
 
 MAX_STATUS = 256 * 1024
 """Bytes of a 409 that is explained; kube-apiserver's own have some hundred."""
@@ -103,7 +100,7 @@ class Conflicts:
         A 409 that isn't about the object's version is left as it is.
         """
         body, ended = await read_whole(refusal.chunks, MAX_STATUS)
-        content_type = header_of(refusal.headers, b"content-type").decode("latin-1")
+        content_type = content_type_of(refusal.headers)
         status = decode_status(content_type, body) if ended else None
         if status is None or not _is_about_version(status):
             return refusal._replace(chunks=chained(body, refusal.chunks))
@@ -137,7 +134,7 @@ class Conflicts:
 
     def _show(self, attempt: Attempt, states: States | None) -> None:
         """Let the client's next read not go back behind what the conflict has told it."""
-        envelope = read_envelope("application/json", states.theirs) if states else None
+        envelope = read_envelope(JSON, states.theirs) if states else None
         version = (envelope and envelope.version) or 0
         shown = Expectation(attempt.key, time.monotonic(), attempt.request.client, version)
         self._informers.acknowledge(attempt.target.resource, shown)
@@ -147,9 +144,7 @@ class Conflicts:
         if states is None or states.base is None:
             raise _NotMergedError("unknown")
         body = await _compare(attempt, states, _merged)
-        headers = [pair for pair in attempt.headers if pair[0] != b"transfer-encoding"]
-        headers = [pair for pair in headers if pair[0] != b"content-length"]
-        headers.append((b"content-length", b"%d" % len(body)))
+        headers = framed(attempt.headers, body)
         async with send(attempt.request, headers, whole(body)) as written:
             answer, _ = await read_whole(written.chunks, MAX_ANSWER)
             if written.status == 409:
@@ -225,13 +220,11 @@ def _with_causes(
         details: Object = dict(status.get("details") or {})
         last = {key: details.pop(key) for key in ("retryAfterSeconds",) if key in details}
         status = {**status, "details": {**details, "causes": causes, **last}}
-    content_type = header_of(refusal.headers, b"content-type").decode("latin-1")
+    content_type = content_type_of(refusal.headers)
     body = encode_status(status, content_type)
     if _is_indented(attempt.request) and not body.startswith(MAGIC):
         body = gojson.indent(body)
-    kept = [pair for pair in refusal.headers if pair[0].lower() != b"content-length"]
-    headers = [*kept, (b"content-length", b"%d" % len(body))]
-    return refusal._replace(headers=headers, chunks=whole(body))
+    return refusal._replace(headers=framed(refusal.headers, body), chunks=whole(body))
 
 
 def _is_indented(request: Request) -> bool:
@@ -244,6 +237,6 @@ def _is_indented(request: Request) -> bool:
 def _status_type(request: Request, *, is_custom: bool) -> str:
     """Name the media type in which the API server would write a Status; "" where that's unsure."""
     if prefers_json(request.accept):
-        return "application/json"
+        return JSON
     first = request.accept.partition(",")[0].strip()
     return PROTOBUF if first == PROTOBUF and not is_custom else ""

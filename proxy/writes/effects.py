@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from proxy.cache.expectations import Expectation, collection_key
+from proxy.cache.expectations import Expectation
 from proxy.cache.lag import Write
 from proxy.kube.envelope import Envelope, read_dry_run
 from proxy.kube.options import parse_query
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Request
-from proxy.kube.resources import Resource, object_key
+from proxy.kube.resources import Resource, collection_key, object_key
 
 _CHANGE_NOTHING = frozenset({"attach", "exec", "log", "portforward", "proxy", "token"})
 """Subresources that lead elsewhere, or issue something."""
@@ -65,7 +65,7 @@ def effects(write: Sent) -> Iterator[Effect]:
     if write.status < 300 and subresource not in _CHANGE_THE_OBJECT:
         yield _shown(write, target)
     else:
-        yield Effect(target.resource, Expectation(_key(target), write.arrived))
+        yield Effect(target.resource, Expectation(target.key, write.arrived))
     other = _CHANGE_OTHERS.get((target.resource.group, target.resource.plural))
     if other is not None:
         key = collection_key(target.namespace) if other.plural == "pods" else ""
@@ -107,7 +107,7 @@ def _shown(write: Sent, target: ResourcePath) -> Effect:
     An update that removes the last finalizer deletes the object, and shows it at its old version.
     """
     shown = write.envelope
-    key = _key(target)
+    key = target.key
     deletes = write.request.method == "DELETE"
     if shown is None or (not target.name and deletes):
         return Effect(target.resource, Expectation(key, write.arrived))
@@ -128,9 +128,3 @@ def _lets_go(target: ResourcePath) -> bool:
     """Tell whether an update may be the last of an object; Namespaces have finalizers elsewhere."""
     is_namespace = (target.resource.group, target.resource.plural) == ("", "namespaces")
     return not is_namespace or target.subresource == "finalize"
-
-
-def _key(target: ResourcePath) -> str:
-    if target.name:
-        return object_key(target.namespace, target.name)
-    return collection_key(target.namespace)

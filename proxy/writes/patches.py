@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from proxy.kube.envelope import MERGE_PATCH, STRATEGIC_PATCH, media_type
 from proxy.writes.lists import Path, Schema, covers, keys_of, name_of
-
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 def touched(content_type: str, patch: dict[str, Any], schema: Schema) -> list[Path]:
@@ -14,7 +12,7 @@ def touched(content_type: str, patch: dict[str, Any], schema: Schema) -> list[Pa
 
     Raises ValueError for another kind of patch.
     """
-    media = content_type.partition(";")[0].strip().lower()
+    media = media_type(content_type)
     if media == MERGE_PATCH:
         return list(_merge((), patch))
     if media == STRATEGIC_PATCH:

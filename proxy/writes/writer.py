@@ -5,20 +5,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from proxy.cache.informers import Informers
-from proxy.kube.envelope import read_envelope
-from proxy.kube.requests import Headers, Request, header_of
+from proxy.kube.envelope import Envelope, read_envelope
+from proxy.kube.requests import Headers, Request, content_type_of, header_of
 from proxy.upstream.client import Client, Response
 from proxy.writes.attempt import read_attempt
 from proxy.writes.conflicts import Conflicts
 from proxy.writes.effects import Sent, effects
-from proxy.writes.written import Written, chained, read_whole
+from proxy.writes.written import MAX_ANSWER, Written, chained, read_whole
 
 MAX_BODY = 3 * 1024 * 1024
 """Bytes of a write that is looked at: kube-apiserver takes no more (``MaxRequestBodyBytes``)."""
-
-MAX_ANSWER = 4 * 1024 * 1024
-"""Bytes of an answer that is read for what it says of the object; none is larger (etcd takes 1.5
-MiB), only a list of what deletecollection has deleted."""
 
 
 class Writer:
@@ -32,7 +28,7 @@ class Writer:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.conflicts = conflicts
+        self._conflicts = conflicts
         self._client = client
         self._informers = informers
         self._clock = clock
@@ -47,16 +43,16 @@ class Writer:
         """
         begun, ended = await read_whole(body, MAX_BODY) if body is not None else (b"", True)
         attempt = read_attempt(request, headers, begun) if ended and begun else None
-        refusal = self.conflicts.refuse(attempt) if attempt else None
+        refusal = self._conflicts.refuse(attempt) if attempt else None
         if attempt is not None and refusal is not None:
-            yield await self.conflicts.resolve(attempt, refusal, self._send)
+            yield await self._conflicts.resolve(attempt, refusal, self._send)
             return
         rest = chained(begun, body) if body is not None else None
         async with self._send(request, headers, rest, begun) as written:
             if attempt is None or written.status != 409:
                 yield written
             else:
-                yield await self.conflicts.resolve(attempt, written, self._send)
+                yield await self._conflicts.resolve(attempt, written, self._send)
 
     def _send(
         self,
@@ -74,21 +70,18 @@ class Writer:
         self, request: Request, asked: bytes, opened: AbstractAsyncContextManager[Response]
     ) -> AsyncIterator[Written]:
         """Note what an answer says; a write without one isn't acknowledged to anybody."""
-        write = Sent(request, 0, None, self._clock(), 0.0, asked)
+        sent = self._clock()
         async with opened as response:
             begun, ended = await read_whole(response.chunks, MAX_ANSWER)
-            self._acknowledge(write, response, begun if ended else None)
+            envelope = _envelope(response, begun) if ended else None
+            write = Sent(request, response.status, envelope, sent, self._clock(), asked)
+            for effect in effects(write):
+                self._informers.acknowledge(*effect)
             chunks = chained(begun, response.chunks)
             yield Written(response.status, response.headers, chunks)
 
-    def _acknowledge(self, write: Sent, response: Response, body: bytes | None) -> None:
-        envelope = None
-        if body is not None and not header_of(response.headers, b"content-encoding"):
-            content_type = header_of(response.headers, b"content-type").decode("latin-1")
-            envelope = read_envelope(content_type, body)
-        arrived = self._clock()
-        self._note(write._replace(status=response.status, envelope=envelope, arrived=arrived))
 
-    def _note(self, write: Sent) -> None:
-        for effect in effects(write):
-            self._informers.acknowledge(*effect)
+def _envelope(response: Response, body: bytes) -> Envelope | None:
+    if header_of(response.headers, b"content-encoding"):
+        return None
+    return read_envelope(content_type_of(response.headers), body)

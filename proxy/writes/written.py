@@ -5,6 +5,12 @@ from typing import NamedTuple
 
 from proxy.kube.requests import Headers
 
+MAX_ANSWER = 4 * 1024 * 1024
+"""Bytes of an answer that is read for what it says of the object; none is larger (etcd takes 1.5
+MiB), only a list of what deletecollection has deleted."""
+
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+
 
 class Written(NamedTuple):
     """An answer; *is_local*: the API server was not asked."""
@@ -13,6 +19,12 @@ class Written(NamedTuple):
     headers: Headers
     chunks: AsyncIterator[bytes]
     is_local: bool = False
+
+
+def framed(headers: Headers, body: bytes) -> Headers:
+    """The headers of a message whose body is another one now."""
+    kept = [pair for pair in headers if pair[0].lower() not in _FRAMING]
+    return [*kept, (b"content-length", b"%d" % len(body))]
 
 
 async def read_whole(chunks: AsyncIterator[bytes], limit: int) -> tuple[bytes, bool]:

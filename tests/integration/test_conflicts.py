@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from proxy.kube.envelope import MERGE_PATCH, STRATEGIC_PATCH
 from proxy.kube.resources import Resource
 from proxy.writes.causes import conflict_causes
 from proxy.writes.changes import Object, OverlapError, merge, retarget_patch
-from proxy.writes.patches import MERGE_PATCH, STRATEGIC_PATCH
 from tests.harness.apiserver import ApiServer
 from tests.harness.http import Answer, ask, get
 

@@ -11,8 +11,8 @@ from proxy.cache.expectations import (
     MAX_UNPROVEN,
     Expectation,
     Expectations,
-    collection_key,
 )
+from proxy.kube.resources import collection_key
 
 
 @pytest.mark.parametrize(

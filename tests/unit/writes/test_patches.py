@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from proxy.kube.envelope import MERGE_PATCH, STRATEGIC_PATCH
 from proxy.writes.changes import Object, OverlapError, retarget_patch
 from proxy.writes.lists import Item, Member, Path, Schema
-from proxy.writes.patches import MERGE_PATCH, STRATEGIC_PATCH, meets, touched
+from proxy.writes.patches import meets, touched
 
 APP = Item((("name", "app"),))
 CONTAINERS = ("spec", "containers")

@@ -225,11 +225,11 @@ def _read_layout(sample: bytes) -> tuple[Layout, str]:
     """Recognise the layout and the list kind of a list; its items must fit the layout."""
     try:
         page = _LIST.decode(sample)
-    except msgspec.MsgspecError as error:
-        raise UnknownLayoutError(f"not a list: {error}") from error
+        typed = any("kind" in _MEMBERS.decode(item) for item in page.items or ())
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise UnknownLayoutError(f"not a list of objects: {error}") from error
     for layout in Layout:
         if sample.startswith(layout.value):
-            typed = any("kind" in _MEMBERS.decode(item) for item in page.items or ())
             if page.items and typed is (layout is Layout.STRUCT):
                 raise UnknownLayoutError("list items that carry kind in neither known layout")
             return layout, page.kind

@@ -19,7 +19,8 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _OBJECTS = frozenset({JSON, MERGE_PATCH, STRATEGIC_PATCH})
 """Media types whose bodies are JSON objects with ``metadata`` where an object has it."""
 
-_NOT_UNDERSTOOD = (msgspec.MsgspecError, DecodeError, UnicodeDecodeError, RecursionError)
+NOT_UNDERSTOOD = (msgspec.MsgspecError, DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding bodies may raise: they are clients', of any bytes, and nested to any depth."""
 
 
 class Envelope(NamedTuple):
@@ -87,7 +88,7 @@ def read_envelope(content_type: str, body: bytes) -> Envelope | None:
             found = _read_json(body)
         elif media == PROTOBUF:
             found = _read_protobuf(body)
-    except _NOT_UNDERSTOOD:
+    except NOT_UNDERSTOOD:
         return None
     return None if found is None or _is_list(found) else found
 
@@ -112,7 +113,7 @@ def _read_delete_options(body: bytes) -> Any | None:
             return _DELETE_OPTIONS.decode(body)
         unknown = unwrap(body)
         return CLASSES["DeleteOptions"].FromString(unknown.raw) if unknown else None
-    except _NOT_UNDERSTOOD:
+    except NOT_UNDERSTOOD:
         return None
 
 
@@ -137,7 +138,7 @@ def decode_status(content_type: str, body: bytes) -> dict[str, Any] | None:
         if media == JSON:
             return _status_of_json(body)
         return _status_of_protobuf(body) if media == PROTOBUF else None
-    except _NOT_UNDERSTOOD:
+    except NOT_UNDERSTOOD:
         return None
 
 

@@ -20,7 +20,7 @@ from proxy.writes.lists import (
     same_order,
     schema_of,
 )
-from proxy.writes.patches import meets, touched
+from proxy.writes.patches import meets, touched, tree_of
 
 Object = dict[str, Any]
 
@@ -44,7 +44,7 @@ class Change(NamedTuple):
 
 
 class OverlapError(Exception):
-    """Both sides changed the same, differently. *changes* are theirs."""
+    """Both sides changed the same. *changes* are theirs."""
 
     def __init__(self, changes: Sequence[Change]) -> None:
         super().__init__(f"both changed {len(changes)} of the same fields")
@@ -82,7 +82,8 @@ def merge(base: Object, theirs: Object, mine: Object) -> Object:
     """Apply to *theirs* what *mine* changed since *base*.
 
     The resourceVersion, managedFields and generation are theirs. Raises OverlapError where both
-    changed the same to something else, or where theirs is another object by its uid.
+    changed the same, or where theirs is another object by its uid. Even to the same value: of two
+    who count one up, both would have counted the same.
     """
     _check_uid(theirs, base, mine)
     merging = _Merging(schema_of(base, theirs, mine))
@@ -104,13 +105,9 @@ def retarget_patch(content_type: str, patch: Object, base: Object, theirs: Objec
     Raises OverlapError if something that the patch touches has changed between the two, and
     ValueError for a patch that is neither a JSON merge patch nor a strategic one.
     """
-    paths = touched(content_type, patch, schema_of(base, theirs))
+    tree = tree_of(touched(content_type, patch, schema_of(base, theirs)))
     _check_uid(theirs, base, patch)
-    found = [
-        change
-        for change in each_change(base, theirs)
-        if any(meets(path, change.path) for path in paths)
-    ]
+    found = [change for change in each_change(base, theirs) if meets(tree, change.path)]
     if found:
         raise OverlapError(found)
     version = theirs["metadata"]["resourceVersion"]
@@ -125,7 +122,7 @@ class _Merging:
         self.overlaps: list[Change] = []
 
     def merge(self, path: Path, base: Any, theirs: Any, mine: Any) -> Any:
-        if path in _IGNORED or _same(theirs, mine) or _same(base, mine):
+        if path in _IGNORED or _same(base, mine):
             return theirs
         if _same(base, theirs):
             return mine

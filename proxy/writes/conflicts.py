@@ -13,7 +13,13 @@ from proxy.cache.expectations import Expectation
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
 from proxy.kube import gojson
-from proxy.kube.envelope import PROTOBUF, decode_status, encode_status, read_envelope
+from proxy.kube.envelope import (
+    NOT_UNDERSTOOD,
+    PROTOBUF,
+    decode_status,
+    encode_status,
+    read_envelope,
+)
 from proxy.kube.errors import conflict
 from proxy.kube.negotiation import JSON, prefers_json, wants_indent
 from proxy.kube.options import parse_query
@@ -155,16 +161,18 @@ class Conflicts:
 
 def _merged(attempt: Attempt, states: States) -> bytes:
     assert states.base is not None
-    base, theirs, mine = map(_decoded, (states.base, states.theirs, attempt.body))
-    if attempt.request.method == "PATCH":
-        return gojson.encode(retarget_patch(attempt.media_type, mine, base, theirs))
-    mine = {**_unwritten(attempt.target.subresource, base, mine), **mine}
-    return gojson.encode(merge(base, theirs, mine))
+    try:
+        base, theirs, mine = map(_decoded, (states.base, states.theirs, attempt.body))
+        if attempt.request.method == "PATCH":
+            return gojson.encode(retarget_patch(attempt.media_type, mine, base, theirs))
+        mine = {**_unwritten(attempt.target.subresource, base, mine), **mine}
+        return gojson.encode(merge(base, theirs, mine))
+    except NOT_UNDERSTOOD as error:
+        raise _NotMergedError("unknown") from error
 
 
 def _decoded(body: bytes) -> Object:
-    found: Object = msgspec.json.decode(body)
-    return found
+    return msgspec.json.decode(body, type=Object)
 
 
 def _unwritten(subresource: str, base: Object, mine: Object) -> Object:
@@ -180,8 +188,11 @@ def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | No
     if states is None:
         return []
     resource = attempt.target.resource
-    theirs = _decoded(states.theirs)
-    base = _decoded(states.base) if states.base is not None else None
+    try:
+        theirs = _decoded(states.theirs)
+        base = _decoded(states.base) if states.base is not None else None
+    except NOT_UNDERSTOOD:
+        return []
     if overlap is not None and base is not None and overlap.changes:
         return change_causes(resource, overlap.changes, base, theirs)
     return conflict_causes(resource, base, theirs, attempt.version)

@@ -141,13 +141,6 @@ def position(elements: Sequence[Any], name: Item | Member) -> int | None:
     return next(found, None)
 
 
-def covers(name: Element, other: Element) -> bool:
-    """Tell whether *other* is what *name* names, by some of its keys or all."""
-    if isinstance(name, Item) and isinstance(other, Item):
-        return set(name.keys) <= set(other.keys)
-    return name == other
-
-
 def same_order(one: Iterable[Element], other: Iterable[Element]) -> bool:
     """Tell whether what is in both stands in the same order."""
     first, second = dict.fromkeys(one), dict.fromkeys(other)

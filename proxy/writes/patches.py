@@ -1,10 +1,10 @@
 """What a patch touches: JSON merge patches (RFC 7386) and strategic merge patches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from proxy.kube.envelope import MERGE_PATCH, STRATEGIC_PATCH, media_type
-from proxy.writes.lists import Path, Schema, covers, keys_of, name_of
+from proxy.writes.lists import Element, Item, Path, Schema, keys_of, name_of
 
 
 def touched(content_type: str, patch: dict[str, Any], schema: Schema) -> list[Path]:
@@ -20,9 +20,37 @@ def touched(content_type: str, patch: dict[str, Any], schema: Schema) -> list[Pa
     raise ValueError(f"{media!r} is no merge patch")
 
 
-def meets(touched_path: Path, changed_path: Path) -> bool:
-    """Tell whether one of two paths leads to, or through, the other's end."""
-    return all(map(covers, touched_path, changed_path))
+Tree = dict[Element, "Tree | None"]
+"""Paths by their elements in turn; None where one ends, which takes in all below it."""
+
+
+def tree_of(paths: Iterable[Path]) -> Tree | None:
+    """Build the tree of *paths*; None if one of them is the whole."""
+    tree: Tree = {}
+    for path in paths:
+        if not path:
+            return None
+        inner: Tree | None = tree
+        for element in path[:-1]:
+            inner = inner.setdefault(element, {}) if inner is not None else None
+        if inner is not None:
+            inner[path[-1]] = None
+    return tree
+
+
+def meets(tree: Tree | None, changed: Path) -> bool:
+    """Tell whether a path leads to, or through, an end of the tree's, or ends inside it."""
+    trees = [tree]
+    for element in changed:
+        if None in trees:
+            return True
+        trees = [each[name] for each in trees if each for name in _names(element) if name in each]
+    return bool(trees)
+
+
+def _names(element: Element) -> set[Element]:
+    """The names of an element in a patch, which knows those of a list by their first key."""
+    return {element, Item(element.keys[:1])} if isinstance(element, Item) else {element}
 
 
 def _merge(path: Path, value: Any) -> Iterator[Path]:

@@ -9,6 +9,7 @@ import msgspec
 from proxy.cache.informer import Informer
 from proxy.cache.prover import EVENT_WAIT
 from proxy.cache.view import View
+from proxy.kube.envelope import NOT_UNDERSTOOD
 from proxy.kube.errors import ApiError
 from proxy.kube.requests import Headers
 from proxy.upstream.client import Client
@@ -102,7 +103,7 @@ async def _listed(client: Client, attempt: Attempt) -> bytes | None:
     )
     try:
         items = msgspec.json.decode(listed, type=_List).items if listed else []
-    except msgspec.MsgspecError:
+    except NOT_UNDERSTOOD:
         return None
     return bytes(items[0]) if items else None
 

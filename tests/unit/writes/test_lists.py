@@ -15,7 +15,6 @@ from proxy.writes.lists import (
     Path,
     Schema,
     by_keys,
-    covers,
     interleave,
     keys_of,
     name_of,
@@ -122,16 +121,6 @@ def test_positions() -> None:
     assert position(ports, TCP) == 2
     assert position(ports[:2], TCP) is None
     assert position(["a", "b"], Member("b")) == 1
-
-
-def test_what_a_name_covers() -> None:
-    port = Item((("containerPort", 53),))
-    assert covers(port, TCP)
-    assert covers(port, UDP)
-    assert not covers(TCP, UDP)
-    assert not covers(TCP, port)
-    assert covers("a", "a")
-    assert not covers(Member("a"), "a")
 
 
 @pytest.mark.parametrize(

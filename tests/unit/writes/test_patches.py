@@ -10,7 +10,7 @@ import pytest
 from proxy.kube.envelope import MERGE_PATCH, STRATEGIC_PATCH
 from proxy.writes.changes import Object, OverlapError, retarget_patch
 from proxy.writes.lists import Item, Member, Path, Schema
-from proxy.writes.patches import meets, touched
+from proxy.writes.patches import meets, touched, tree_of
 
 APP = Item((("name", "app"),))
 CONTAINERS = ("spec", "containers")
@@ -70,10 +70,13 @@ def test_touched(patch: Object, merge: list[Path], strategic: list[Path]) -> Non
         ((), ("a",), True),
         ((*PORTS, Item((("port", 53),))), (*PORTS, DNS), True),
         ((*PORTS, Item((("port", 54),))), (*PORTS, DNS), False),
+        (("x", "z"), ("x", "a"), True),
+        (("a", "b"), ("a", "b", "c"), True),
+        (("a",), (), True),
     ],
 )  # fmt: skip
 def test_paths_that_meet(one: Path, other: Path, expected: bool) -> None:
-    assert meets(one, other) is expected
+    assert meets(tree_of([("x", "y"), one, ("x",)]), other) is expected
 
 
 def deployment(version: int = 1, /, **spec: Any) -> Object:

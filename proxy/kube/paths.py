@@ -1,12 +1,13 @@
 """URL paths: which resource, namespace, object and subresource a path names.
 
 Mirrors ``apiserver/pkg/endpoints/request/requestinfo.go``. A path that could be read in two ways
-(empty or encoded segments) is not understood here, and what isn't understood is forwarded.
+(empty or encoded segments) is not understood here, and what isn't understood is forwarded. Of
+writes, which are forwarded all the same, as much is understood as kube-apiserver does.
 """
 
 import re
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 from proxy.kube.resources import Resource, collection_key, object_key
 
@@ -15,6 +16,9 @@ LIVE_PREFIX = "/live"
 
 MAX_PATH = 4096
 """Characters of a path that is looked at; no resource's is longer than a few names."""
+
+MAX_WRITE_PATH = 64 * 1024
+"""Characters of a write's path that is looked at, in some milliseconds."""
 
 # Visible ASCII without quotes and backslashes, which no name has and which messages escape.
 _PLAIN = re.compile(r"[!#-\[\]-~]+")
@@ -64,7 +68,12 @@ def parse_path(path: str) -> ResourcePath | None:
         path = _decode(path)
     if not _PLAIN.fullmatch(path):
         return None
-    segments = path.removeprefix("/").rstrip("/").split("/")
+    return _split(path.rstrip("/"))
+
+
+def _split(path: str) -> ResourcePath | None:
+    """Read a decoded path that ends without a slash."""
+    segments = path.removeprefix("/").split("/")
     if "" in segments or "." in segments or ".." in segments:
         return None
     if segments[0] == "api" and len(segments) > 2:
@@ -72,6 +81,19 @@ def parse_path(path: str) -> ResourcePath | None:
     if segments[0] == "apis" and len(segments) > 3:
         return _below(Resource(segments[1], segments[2], ""), segments[3:])
     return None
+
+
+def parse_write_path(path: str) -> ResourcePath | None:
+    """Read the raw path of a write as kube-apiserver does, which decodes all of it first.
+
+    Unlike a read's it can't be left aside: whatever object it writes, reads have to see that.
+    """
+    path = path.rstrip("/")
+    plain = parse_path(path)
+    if plain is not None or len(path) > MAX_WRITE_PATH:
+        return plain
+    decoded = unquote_to_bytes(path.encode("latin-1")).decode(errors="replace")
+    return _split(decoded.rstrip("/"))
 
 
 def _decode(path: str) -> str:

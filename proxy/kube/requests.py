@@ -9,10 +9,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from proxy.kube.paths import ResourcePath, parse_path, split_live
+from proxy.kube.paths import ResourcePath, parse_path, parse_write_path, split_live
 
 Headers = Sequence[tuple[bytes, bytes]]
 """Names and values as bytes; names of requests are in lower case, as ASGI gives them."""
+
+WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+"""Methods that change something."""
 
 MAX_CLIENT = 256
 """Characters of a User-Agent that clients are told apart by."""
@@ -115,7 +118,7 @@ def parse_request(method: str, raw_path: bytes, query: bytes, headers: Headers) 
         method=method,
         path=path,
         query=query,
-        target=parse_path(path),
+        target=parse_write_path(path) if method in WRITES else parse_path(path),
         live=prefixed or not freshness.keys().isdisjoint(_LIVE),
         only_if_cached=not freshness.keys().isdisjoint(_CACHED),
         max_age=_seconds(freshness, "max-age", 0.0),

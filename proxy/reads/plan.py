@@ -12,14 +12,11 @@ from proxy.cache.store import KeyRange, Snapshot
 from proxy.cache.view import View
 from proxy.kube.continuation import LATEST, decode_token
 from proxy.kube.negotiation import prefers_json, wants_indent
-from proxy.kube.options import ReadOptions, parse_options
+from proxy.kube.options import MAX_QUERY, ReadOptions, parse_options
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Request, Verb, verb_of
 from proxy.kube.resources import has_no_watch_cache, object_key
 from proxy.reads.query import Selection, select_by
-
-MAX_QUERY = 8192
-"""Bytes of a query that is read here, in 6 ms if all of it is a selector."""
 
 MAX_TERMS = 64
 """Terms of selectors that are compared here. Go does it ten times as fast; beyond what anybody

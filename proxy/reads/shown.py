@@ -8,10 +8,9 @@ from proxy.cache.expectations import Expectation
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
 from proxy.kube.envelope import read_envelope
-from proxy.kube.options import parse_query
+from proxy.kube.options import MAX_QUERY, parse_query
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Headers, Request, content_type_of, header_of
-from proxy.reads.plan import MAX_QUERY
 
 # The metadata of a list, or of a Table, comes first, or with sorted keys last.
 _HEAD = re.compile(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from proxy.access.hosts import HostCheck
 from proxy.kube.errors import ApiError, BadRequest, Forbidden, InternalError, Timeout
-from proxy.kube.requests import Headers, Request, parse_request, verb_of
+from proxy.kube.requests import WRITES, Headers, Request, parse_request, verb_of
 from proxy.reads.plan import Reason
 from proxy.reads.reader import Answer, Pending, Reader, Stream
 from proxy.server.door import Whole
@@ -24,7 +24,6 @@ from proxy.server.stats import Stats
 
 log = logging.getLogger(__name__)
 
-_WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _ERROR = (b"cache-status", b'kubecache; detail="error"')
 _NO_CACHE = (b"cache-control", b"no-cache, private")
 
@@ -121,7 +120,7 @@ class ReadApp:
             case Reason():
                 if request.only_if_cached and outcome is not Reason.METHOD:
                     raise Timeout(f"no cached answer: {outcome.detail}")
-                exchange.source = "write" if request.method in _WRITES else "live"
+                exchange.source = "write" if request.method in WRITES else "live"
                 await self._forwarder.forward(request, outcome, exchange)
 
     def _refusal(self, request: Request, headers: Headers) -> ApiError | None:

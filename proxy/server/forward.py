@@ -2,9 +2,9 @@
 
 import asyncio
 
-from proxy.kube.options import parse_query
+from proxy.kube.options import MAX_QUERY, parse_query
 from proxy.kube.requests import Headers, Request, verb_of
-from proxy.reads.plan import MAX_QUERY, Reason
+from proxy.reads.plan import Reason
 from proxy.reads.shown import Shown
 from proxy.server.exchange import ClientGoneError, Exchange, race
 from proxy.server.live import LiveReads

@@ -14,14 +14,17 @@ from proxy.kube.envelope import (
     read_precondition,
 )
 from proxy.kube.negotiation import JSON
-from proxy.kube.options import parse_query
-from proxy.kube.paths import ResourcePath
+from proxy.kube.options import MAX_QUERY, TIMEOUT, parse_query
+from proxy.kube.paths import ResourcePath, parse_path
 from proxy.kube.requests import Headers, Request, content_type_of, header_of
 
 MAX_MANAGER = 128
 """Characters of a fieldManager (``FieldManagerMaxLength``)."""
 
 _OPTIONS = frozenset({"dryRun", "fieldManager", "fieldValidation", "pretty", "timeout"})
+
+_PARAMETERS = frozenset({"", "charset=utf-8"})
+"""Parameters of a content type that the API server is sure to take."""
 
 _WHOLE = frozenset({"", "status"})
 """Subresources whose bodies are the object itself."""
@@ -80,6 +83,8 @@ def certain_conflict(attempt: Attempt, informer: Informer) -> Object | None:
     envelope, target, view = attempt.envelope, attempt.target, informer.view
     if envelope is None or target.subresource not in _WHOLE or view is None:
         return None
+    if parse_path(attempt.request.path) is None:  # a name that messages escape
+        return None
     if not (_is_taken(attempt, is_custom=view.form.is_custom) and _is_plain(attempt.request)):
         return None
     if informer.is_stalled or informer.expectations.of(attempt.key, ""):
@@ -92,6 +97,9 @@ def certain_conflict(attempt: Attempt, informer: Informer) -> Object | None:
 
 def _is_taken(attempt: Attempt, *, is_custom: bool) -> bool:
     """Tell whether the API server takes a body of this type for this method."""
+    parameters = content_type_of(attempt.headers).partition(";")[2].strip().lower()
+    if parameters not in _PARAMETERS:
+        return False
     if attempt.request.method == "PUT":
         return attempt.media_type == JSON or (attempt.media_type == PROTOBUF and not is_custom)
     return attempt.media_type == MERGE_PATCH or (
@@ -101,11 +109,14 @@ def _is_taken(attempt: Attempt, *, is_custom: bool) -> bool:
 
 def _is_plain(request: Request) -> bool:
     """Tell whether a write's options are beyond doubt; those that aren't are refused first."""
+    if len(request.query) > MAX_QUERY or request.query.count(b"dryRun") > 1:
+        return False
     options = parse_query(request.query)
     manager = options.get("fieldManager", "")
     return (
         options.keys() <= _OPTIONS
-        and options.get("dryRun", "All") in ("", "All")
+        and options.get("dryRun", "All") == "All"
+        and TIMEOUT.fullmatch(options.get("timeout", "")) is not None
         and options.get("fieldValidation", "") in ("", "Ignore", "Warn")
         and len(manager) <= MAX_MANAGER
         and manager.isprintable()

@@ -22,7 +22,7 @@ from proxy.kube.envelope import (
 )
 from proxy.kube.errors import conflict
 from proxy.kube.negotiation import JSON, prefers_json, wants_indent
-from proxy.kube.options import parse_query
+from proxy.kube.options import asked_indent
 from proxy.kube.protobuf import MAGIC
 from proxy.kube.requests import Headers, Request, content_type_of
 from proxy.upstream.client import Client
@@ -233,16 +233,11 @@ def _with_causes(
         status = {**status, "details": {**details, "causes": causes, **last}}
     content_type = content_type_of(refusal.headers)
     body = encode_status(status, content_type)
-    if _is_indented(attempt.request) and not body.startswith(MAGIC):
+    request = attempt.request
+    indented = wants_indent(asked_indent(request.query), request.user_agent)
+    if indented and not body.startswith(MAGIC):
         body = gojson.indent(body)
     return refusal._replace(headers=framed(refusal.headers, body), chunks=whole(body))
-
-
-def _is_indented(request: Request) -> bool:
-    pretty = None
-    if b"pretty" in request.query:
-        pretty = parse_query(request.query).get("pretty", "") in ("1", "true")
-    return wants_indent(pretty, request.user_agent)
 
 
 def _status_type(request: Request, *, is_custom: bool) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from proxy.cache.expectations import Expectation
 from proxy.cache.lag import Write
 from proxy.kube.envelope import Envelope, read_dry_run
-from proxy.kube.options import parse_query
+from proxy.kube.options import MAX_QUERY, parse_query
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Request
 from proxy.kube.resources import Resource, collection_key, object_key
@@ -94,17 +94,21 @@ def is_dry_run(request: Request, body: bytes) -> bool:
     """Tell whether a write asks not to be one.
 
     A DELETE that has a body has all its options there, and those of its query count for nothing
-    (``endpoints/handlers/delete.go``).
+    (``endpoints/handlers/delete.go``). One whose query is too long to be read is taken for real.
     """
     if request.method == "DELETE" and body:
         return read_dry_run(body)
-    return b"dryRun" in request.query and bool(parse_query(request.query).get("dryRun"))
+    if b"dryRun" not in request.query or len(request.query) > MAX_QUERY:
+        return False
+    return bool(parse_query(request.query).get("dryRun"))
 
 
 def _shown(write: Sent, target: ResourcePath) -> Effect:
     """Read from a successful answer what has become of the object.
 
     An update that removes the last finalizer deletes the object, and shows it at its old version.
+    Whether it was the last doesn't show in a Table, nor in a Namespace, which has others in its
+    spec.
     """
     shown = write.envelope
     key = target.key
@@ -113,9 +117,10 @@ def _shown(write: Sent, target: ResourcePath) -> Effect:
         return Effect(target.resource, Expectation(key, write.arrived))
     if not target.name and shown.name:
         key = object_key(target.namespace, shown.name)
-    if shown.kind == "Status" or (_lets_go(target) and shown.is_last and not deletes):
+    ends = shown.is_last and not deletes
+    if shown.kind == "Status" or (ends and not _is_namespace(target)):
         return Effect(target.resource, Expectation(key, write.arrived, uid=shown.uid))
-    if not shown.version:
+    if not shown.version or shown.kind == "Table" or (ends and target.subresource != "status"):
         return Effect(target.resource, Expectation(key, write.arrived))
     return Effect(
         target.resource,
@@ -124,7 +129,5 @@ def _shown(write: Sent, target: ResourcePath) -> Effect:
     )
 
 
-def _lets_go(target: ResourcePath) -> bool:
-    """Tell whether an update may be the last of an object; Namespaces have finalizers elsewhere."""
-    is_namespace = (target.resource.group, target.resource.plural) == ("", "namespaces")
-    return not is_namespace or target.subresource == "finalize"
+def _is_namespace(target: ResourcePath) -> bool:
+    return (target.resource.group, target.resource.plural) == ("", "namespaces")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 
@@ -34,6 +35,8 @@ NAMED = [
     "deployments.apps",
     "diaries.v1.session.kubecache.dev",
     "ipaddresses.networking.k8s.io",
+    "clusterroles.rbac.authorization.k8s.io",
+    "namespaces",
 ]
 
 
@@ -164,6 +167,7 @@ SCALE = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "
 RUNNING = {"status": {"phase": "Running"}}
 DELETED = (("DELETE {x}", None),)
 YAML = ("Accept", "application/yaml")
+TABLE = ("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1")
 HELD = {"finalizers": ("a.b/c",)}
 LET_GO = {"metadata": {"finalizers": None}}
 
@@ -202,13 +206,9 @@ WRITES = {
     "protobuf of the last finalizer": step(
         "PUT {x}", CONFIGMAPS, held_by(), *PROTOBUF_BODY, before=DELETED, **HELD
     ),
-    "table answer": step(
-        "PATCH {x}",
-        CONFIGMAPS,
-        {"data": {"k": "2"}},
-        MERGE,
-        ("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1"),
-    ),
+    "table answer": step("PATCH {x}", CONFIGMAPS, DATA, MERGE, TABLE),
+    "encoded slash": step("PATCH {all}%2Fx", CONFIGMAPS, DATA, MERGE),
+    "many slashes": step("PATCH {x}" + 4200 * "/", CONFIGMAPS, DATA, MERGE),
     "yaml answer": step("PATCH {x}", CONFIGMAPS, DATA, MERGE, YAML),
     "status": step("PATCH {x}/status", DIARIES, {"status": {"phase": "b"}}, MERGE),
     "pod status": step("PATCH {x}/status", PODS, {"status": {"phase": "Failed"}}, MERGE),
@@ -233,6 +233,9 @@ WRITES = {
     "delete with a finalizer": step("DELETE {x}", CONFIGMAPS, **HELD),
     "foreground delete": step("DELETE {x}?propagationPolicy=Foreground", DEPLOYMENTS),
     "last finalizer": step("PATCH {x}", CONFIGMAPS, LET_GO, MERGE, before=DELETED, **HELD),
+    "last finalizer in a table": step(
+        "PATCH {x}", CONFIGMAPS, LET_GO, MERGE, TABLE, before=DELETED, **HELD
+    ),
     "last finalizer of a custom resource": step(
         "PATCH {x}", DIARIES, LET_GO, MERGE, before=DELETED, **HELD
     ),
@@ -494,3 +497,36 @@ def test_what_was_not_there_does_not_come_back(place: Place) -> None:
     assert get(place.reader, f"{collection}/x", headers=(LIVE,)).status == 404
     assert _get(place, collection) == {}
     assert _list("")(place, collection) == {}
+
+
+@pytest.mark.parametrize("name", ["a b", 'a"b', "a\\b", "\u00fc", "\x01"])
+def test_names_that_paths_escape(place: Place, name: str) -> None:
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    path = f"{roles}/{quote(name)}"
+    unique = place.namespace
+    place.ask("POST", roles, {"metadata": {"name": name, "labels": {"made": unique}}}).ok()
+    assert _names(place, f"{roles}?labelSelector=made%3D{unique}") == [name]
+    place.ask("PATCH", path, b'{"metadata":{"labels":{"made":"b"}}}', MERGE).ok()
+    assert _names(place, f"{roles}?labelSelector=made%3D{unique}") == []
+    place.ask("DELETE", path).ok()
+    assert name not in _names(place, roles)
+
+
+@pytest.mark.parametrize("subresource", ["", "/finalize"])
+def test_a_namespace_s_last_finalizer(place: Place, subresource: str) -> None:
+    spaces, name = "/api/v1/namespaces", f"{place.namespace}-held"
+    path = f"{spaces}/{name}"
+    held = [] if subresource else ["a.b/c"]
+    place.ask("POST", spaces, {"metadata": {"name": name, "finalizers": held}}).ok()
+    place.ask("DELETE", path).ok()
+    found = get(place.direct, path).ok().json()
+    place.ask("PUT", f"{path}/finalize", {**found, "spec": {"finalizers": []}}).ok()
+    if not subresource:
+        assert get(place.reader, path).status == 200
+        place.ask("PATCH", path, json.dumps(LET_GO).encode(), MERGE).ok()
+    assert name not in _names(place, spaces)
+
+
+def _names(place: Place, target: str) -> list[str]:
+    items = get(place.reader, target).ok().json()["items"]
+    return [each["metadata"]["name"] for each in items]

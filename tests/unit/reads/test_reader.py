@@ -16,10 +16,11 @@ from proxy.cache.view import Ending
 from proxy.forms.form import Change, EventType
 from proxy.kube import gojson
 from proxy.kube.errors import not_found
+from proxy.kube.options import MAX_QUERY
 from proxy.kube.requests import Request, parse_request
 from proxy.reads.freshness import AHEAD_WAIT, Lack
 from proxy.reads.listing import PART, SMALL
-from proxy.reads.plan import MAX_QUERY, MAX_TERMS, Reason
+from proxy.reads.plan import MAX_TERMS, Reason
 from proxy.reads.reader import MAX_WHOLE, Answer, Pending, Stream
 from tests.unit import virtual_time
 from tests.unit.builders import PODS, Item, item

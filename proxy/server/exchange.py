@@ -150,3 +150,6 @@ async def race(
         for each in racers:
             each.cancel()
         await asyncio.gather(*racers, return_exceptions=True)
+        # What a task has raised holds this frame: were the task held here, both and all that the
+        # work held would stay until a garbage collection, which is rare.
+        del task, racers, each

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -297,6 +300,34 @@ def test_draining_that_has_begun_ends_new_work_at_once() -> None:
         assert not await race(Work().run(), None, draining)
 
     run(story())
+
+
+@pytest.mark.parametrize("error", [ClientGoneError, lambda: NotFound("gone")])
+def test_what_failed_work_has_held_is_free_at_once(error: Callable[[], Exception]) -> None:
+    class Held:
+        pass
+
+    async def story() -> None:
+        held = Held()
+        found = weakref.ref(held)
+
+        async def work(held: Held) -> None:
+            await asyncio.sleep(0)
+            raise error()
+
+        working = work(held)
+        del held
+        with suppress(ClientGoneError, NotFound):
+            await Peer().exchange.unless_gone(working)
+        del working
+        await asyncio.sleep(0)  # what woke this task knows of the error
+        assert found() is None
+
+    gc.disable()
+    try:
+        run(story())
+    finally:
+        gc.enable()
 
 
 def test_a_race_that_is_cancelled_cancels_all_who_run() -> None:

@@ -31,7 +31,7 @@ from proxy.upstream.discovery import resolve
 from proxy.upstream.limit import RateLimit
 from proxy.upstream.listwatch import ListWatch
 from proxy.writes.conflicts import Conflicts
-from proxy.writes.writer import Writer
+from proxy.writes.writer import MAX_BODIES, Writer
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +74,11 @@ class Proxy:
             lambda: credentials.last_authorization,
             is_local=settings.conflict_check == "local",
         )
-        self.budgets: Mapping[str, Budget] = {"answers": Budget(MAX_HELD)}
-        writer = Writer(self._client, self.informers, self.conflicts)
+        self.budgets: Mapping[str, Budget] = {
+            "answers": Budget(MAX_HELD),
+            "bodies": Budget(MAX_BODIES),
+        }
+        writer = Writer(self._client, self.informers, self.conflicts, self.budgets["bodies"])
         shown = Shown(self.informers)
         live = LiveReads(
             self._client, self.stats, RateLimit(settings.live_rate), self.budgets["answers"]

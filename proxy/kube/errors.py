@@ -98,6 +98,13 @@ class MethodNotAllowed(ApiError):
     reason = "MethodNotAllowed"
 
 
+class RequestTimeout(ApiError):
+    """The request did not arrive in time, and has had no effect."""
+
+    code = 408
+    reason = "Timeout"
+
+
 class Conflict(ApiError):
     """The object has changed since the caller read it."""
 
@@ -172,6 +179,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
         Forbidden,
         NotFound,
         MethodNotAllowed,
+        RequestTimeout,
         Conflict,
         Expired,
         UnsupportedMediaType,

@@ -5,10 +5,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mutab
 from math import inf
 from typing import Any
 
-from proxy.kube.errors import ApiError
+from proxy.kube.errors import ApiError, RequestTimeout
 from proxy.kube.requests import Headers
 from proxy.server.door import CONNECTION
 from proxy.server.protocol import Protocol
+
+BODY_TIMEOUT = 60.0
+"""Seconds that a body may take to arrive: the API server gives a whole request no more
+(``--request-timeout``)."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -45,16 +49,27 @@ class Exchange:
         self._send = send
         self._body_read = asyncio.Event()
 
-    async def body(self) -> AsyncIterator[bytes]:
-        """Yield the request's body as it arrives. Raises ClientGoneError when it breaks off."""
+    async def body(self, within: float | None = BODY_TIMEOUT) -> AsyncIterator[bytes]:
+        """Yield the request's body as it arrives, for so many seconds; None for one that streams.
+
+        Raises ClientGoneError when it breaks off, and RequestTimeout.
+        """
+        deadline = None if within is None else asyncio.get_running_loop().time() + within
         while not self._body_read.is_set():
-            message = await self._receive()
+            message = await self._received(deadline)
             if message["type"] == "http.disconnect":
                 raise ClientGoneError
             if not message.get("more_body", False):
                 self._body_read.set()
             if chunk := message.get("body", b""):
                 yield chunk
+
+    async def _received(self, deadline: float | None) -> Message:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._receive()
+        except TimeoutError:
+            raise RequestTimeout("the body of the request did not arrive in time") from None
 
     def skip_body(self) -> None:
         """Declare that nobody will ask for the body."""
@@ -105,6 +120,8 @@ class Exchange:
             (b"content-length", b"%d" % len(body)),
             *headers,
         ]
+        if isinstance(error, RequestTimeout):  # what else arrives would be the rest of its body
+            own.append((b"connection", b"close"))
         if error.retry_after is not None:
             own.append((b"retry-after", b"%d" % error.retry_after))
         await self.start(error.code, own)
@@ -150,3 +167,6 @@ async def race(
         for each in racers:
             each.cancel()
         await asyncio.gather(*racers, return_exceptions=True)
+        # What a task has raised holds this frame: were the task held here, both and all that the
+        # work held would stay until a garbage collection, which is rare.
+        del task, racers, each

@@ -6,7 +6,7 @@ from proxy.kube.options import MAX_QUERY, parse_query
 from proxy.kube.requests import Headers, Request, verb_of
 from proxy.reads.plan import Reason
 from proxy.reads.shown import Shown
-from proxy.server.exchange import ClientGoneError, Exchange, race
+from proxy.server.exchange import BODY_TIMEOUT, ClientGoneError, Exchange, race
 from proxy.server.live import LiveReads
 from proxy.server.stats import Stats
 from proxy.upstream import tunnel
@@ -105,7 +105,8 @@ class Forwarder:
         asked = request_headers(exchange.headers)
         if reason in _FRESH:  # for whatever cache there may be further up
             asked = [*asked, (b"cache-control", b"no-cache")]
-        body = exchange.body() if _has_body(exchange.headers) else None
+        within = None if read_timeout is None else BODY_TIMEOUT
+        body = exchange.body(within) if _has_body(exchange.headers) else None
         if body is None and read_timeout is not None and LiveReads.covers(request):
             opened = self._live.open(request, asked)
         else:

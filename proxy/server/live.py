@@ -6,6 +6,7 @@ from functools import partial
 
 from proxy.kube.requests import Headers, Request
 from proxy.server.stats import Stats
+from proxy.upstream.budget import Budget
 from proxy.upstream.client import Client, Response
 from proxy.upstream.collapse import Collapse
 from proxy.upstream.limit import RateLimit
@@ -14,9 +15,9 @@ from proxy.upstream.limit import RateLimit
 class LiveReads:
     """Keeps clients that lean on live reads from wearing the API server down."""
 
-    def __init__(self, client: Client, stats: Stats, limit: RateLimit) -> None:
+    def __init__(self, client: Client, stats: Stats, limit: RateLimit, budget: Budget) -> None:
         self._client = client
-        self._collapse = Collapse(client)
+        self._collapse = Collapse(client, budget)
         self._stats = stats
         self._limit = limit
 

@@ -3,7 +3,7 @@
 Names and labels are public; ``docs/metrics.md`` lists them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -21,6 +21,7 @@ from proxy.cache.informers import Informers
 from proxy.reads.reader import Reader
 from proxy.server.pulse import Pulse
 from proxy.server.stats import Stats
+from proxy.upstream.budget import Budget
 from proxy.writes.conflicts import Conflicts
 
 _RESOURCE = ("group", "version", "resource")
@@ -35,6 +36,7 @@ class Measured(Protocol):
     reader: Reader
     conflicts: Conflicts
     pulse: Pulse
+    budgets: Mapping[str, Budget]
 
 
 class ProxyCollector(Collector):
@@ -48,6 +50,7 @@ class ProxyCollector(Collector):
         yield from self._requests()
         yield self._live_reads()
         yield self._pauses()
+        yield from self._held()
         yield from self._lists()
         yield from self._conflicts()
         yield self._waits()
@@ -101,6 +104,18 @@ class ProxyCollector(Collector):
         histogram = self._served.pulse.pauses
         pauses.add_metric((), _cumulative(histogram), histogram.sum)
         return pauses
+
+    def _held(self) -> Iterator[Metric]:
+        held = GaugeMetricFamily(
+            "kubecache_held_bytes", "Bytes of messages that are held whole.", labels=("kind",)
+        )
+        refusals = CounterMetricFamily(
+            "kubecache_held_refusals", "Messages that found no room to be held.", labels=("kind",)
+        )
+        for kind, budget in self._served.budgets.items():
+            held.add_metric((kind,), budget.held)
+            refusals.add_metric((kind,), budget.refusals)
+        yield from (held, refusals)
 
     def _waits(self) -> Metric:
         waits = HistogramMetricFamily(

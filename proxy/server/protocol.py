@@ -244,8 +244,11 @@ class Protocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """Go on with what came meanwhile."""
+        """Go on with what came meanwhile; the rest of a body has the time of a head."""
+        rest = self._running is not None and self._running.more_body
         super().on_response_complete()
+        if rest and self._deadline is None and not self.transport.is_closing():
+            self._expect_head()
         if self._refusal is not None:
             self._refuse(self._refusal)
         self._parse()

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from proxy.access.hosts import HostCheck
 from proxy.cache.backoff import Backoff
@@ -23,13 +23,15 @@ from proxy.server.live import LiveReads
 from proxy.server.pulse import Pulse
 from proxy.server.settings import Address, ResourceSettings, Settings
 from proxy.server.stats import Stats
+from proxy.upstream.budget import Budget
 from proxy.upstream.client import Client
+from proxy.upstream.collapse import MAX_HELD
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.discovery import resolve
 from proxy.upstream.limit import RateLimit
 from proxy.upstream.listwatch import ListWatch
 from proxy.writes.conflicts import Conflicts
-from proxy.writes.writer import Writer
+from proxy.writes.writer import MAX_BODIES, Writer
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +74,15 @@ class Proxy:
             lambda: credentials.last_authorization,
             is_local=settings.conflict_check == "local",
         )
-        writer = Writer(self._client, self.informers, self.conflicts)
+        self.budgets: Mapping[str, Budget] = {
+            "answers": Budget(MAX_HELD),
+            "bodies": Budget(MAX_BODIES),
+        }
+        writer = Writer(self._client, self.informers, self.conflicts, self.budgets["bodies"])
         shown = Shown(self.informers)
-        live = LiveReads(self._client, self.stats, RateLimit(settings.live_rate))
+        live = LiveReads(
+            self._client, self.stats, RateLimit(settings.live_rate), self.budgets["answers"]
+        )
         self._forwarder = Forwarder(self._client, live, writer, shown, self.stats)
         app = ReadApp(self.reader, self._forwarder, _hosts(settings.listen), self.stats)
         self.read_listener = Listener(app, settings.listen)

@@ -182,6 +182,8 @@ def _translated(method: str) -> Iterator[None]:
             f"the API server can't be reached: {reason}", retry_after=1
         ) from error
     except (TimeoutError, aiohttp.ClientError, ConnectionError) as error:
+        if isinstance(error.__cause__, ApiError):  # of whoever sends the body
+            raise error.__cause__ from None
         raise _broken(method, error) from error
 
 

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from proxy.cache.informers import Informers
 from proxy.kube.envelope import Envelope, read_envelope
 from proxy.kube.requests import Headers, Request, content_type_of, header_of
+from proxy.upstream.budget import Budget
 from proxy.upstream.client import Client, Response
 from proxy.writes.attempt import read_attempt
 from proxy.writes.conflicts import Conflicts
@@ -15,6 +16,9 @@ from proxy.writes.written import MAX_ANSWER, Written, chained, read_whole
 
 MAX_BODY = 3 * 1024 * 1024
 """Bytes of a write that is looked at: kube-apiserver takes no more (``MaxRequestBodyBytes``)."""
+
+MAX_BODIES = 32 * 1024 * 1024
+"""Bytes of all writes that are held at once; what finds no room is passed on as it arrives."""
 
 
 class Writer:
@@ -25,10 +29,12 @@ class Writer:
         client: Client,
         informers: Informers,
         conflicts: Conflicts,
+        bodies: Budget,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._conflicts = conflicts
+        self._bodies = bodies
         self._client = client
         self._informers = informers
         self._clock = clock
@@ -39,20 +45,23 @@ class Writer:
     ) -> AsyncIterator[Written]:
         """Send a write and yield its answer; reads that begin then see what it has changed.
 
-        One that is sure to conflict is not sent.
+        One that is sure to conflict is not sent; conflicts of one that isn't held are left alone.
         """
-        begun, ended = await read_whole(body, MAX_BODY) if body is not None else (b"", True)
-        attempt = read_attempt(request, headers, begun) if ended and begun else None
-        refusal = self._conflicts.refuse(attempt) if attempt else None
-        if attempt is not None and refusal is not None:
-            yield await self._conflicts.resolve(attempt, refusal, self._send)
-            return
-        rest = chained(begun, body) if body is not None else None
-        async with self._send(request, headers, rest, begun) as written:
-            if attempt is None or written.status != 409:
-                yield written
-            else:
-                yield await self._conflicts.resolve(attempt, written, self._send)
+        with self._bodies.share() as share:
+            begun, ended = b"", True
+            if body is not None:
+                begun, ended = await read_whole(body, MAX_BODY, share)
+            attempt = read_attempt(request, headers, begun) if ended and begun else None
+            refusal = self._conflicts.refuse(attempt) if attempt else None
+            if attempt is not None and refusal is not None:
+                yield await self._conflicts.resolve(attempt, refusal, self._send)
+                return
+            rest = chained(begun, body) if body is not None else None
+            async with self._send(request, headers, rest, begun) as written:
+                if attempt is None or written.status != 409:
+                    yield written
+                else:
+                    yield await self._conflicts.resolve(attempt, written, self._send)
 
     def _send(
         self,

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import NamedTuple
 
 from proxy.kube.requests import Headers
+from proxy.upstream.budget import Share
 
 MAX_ANSWER = 4 * 1024 * 1024
 """Bytes of an answer that is read for what it says of the object; none is larger (etcd takes 1.5
@@ -27,16 +28,19 @@ def framed(headers: Headers, body: bytes) -> Headers:
     return [*kept, (b"content-length", b"%d" % len(body))]
 
 
-async def read_whole(chunks: AsyncIterator[bytes], limit: int) -> tuple[bytes, bool]:
-    """Read a body to its end, which it reaches if it isn't longer than *limit*."""
-    parts: list[bytes] = []
-    size = 0
+async def read_whole(
+    chunks: AsyncIterator[bytes], limit: int, share: Share | None = None
+) -> tuple[bytes, bool]:
+    """Read a body to its end, which it reaches if it isn't longer than *limit*.
+
+    With a *share* of a budget no further than there is room for it, and one chunk.
+    """
+    begun = bytearray()  # a list of chunks would cost many times their size if they are tiny
     async for chunk in chunks:
-        parts.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            return b"".join(parts), False
-    return b"".join(parts), True
+        begun += chunk
+        if len(begun) > limit or not (share is None or share.take(len(chunk))):
+            return bytes(begun), False
+    return bytes(begun), True
 
 
 async def chained(begun: bytes, rest: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -6,16 +6,18 @@ import http.client
 import json
 import socket
 import time
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
+from functools import partial
 
 import pytest
 
+from proxy.writes.writer import MAX_BODIES
 from tests.harness.apiserver import ApiServer
-from tests.harness.caching import cached
+from tests.harness.caching import cached, eventually
 from tests.harness.differential import assert_source, compare
 from tests.harness.http import Answer, Body, Headers, Server, ask
 from tests.harness.objects import configmap, create
-from tests.harness.proxy import Proxy
+from tests.harness.proxy import Proxy, metrics
 
 _MIB = 1024 * 1024
 _BODY_LIMIT = 3 * _MIB  # kube-apiserver's, for JSON
@@ -313,6 +315,31 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_changes_nothing(
         raw.sendall(head.encode() + body)
     assert ask(proxy.read, "GET", "/api").status == 200
     assert ask(apiserver.server, "GET", f"{collection}/half").status == 404
+
+
+def test_bodies_that_stall_hold_no_more_than_there_is_room_for(
+    apiserver: ApiServer, proxy: Proxy, collection: str
+) -> None:
+    """Sixty MiB of them; other writes go on, and their clients read what they wrote."""
+    head = f"PUT {collection}/a HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {_BODY_LIMIT}\r\n\r\n"
+    held = partial(_bodies, proxy, "held_bytes")
+    refused = _bodies(proxy, "held_refusals_total")
+    with ExitStack() as stack:
+        for _ in range(20):
+            raw = socket.create_connection((proxy.read.host, proxy.read.port), 10)
+            stack.enter_context(closing(raw)).sendall(head.encode() + b" " * (_BODY_LIMIT - 1024))
+        eventually(lambda: _bodies(proxy, "held_refusals_total") > refused, "no more room")
+        assert MAX_BODIES * 0.9 < held() <= MAX_BODIES
+        create(proxy.read, collection, configmap("meanwhile"))
+        found = ask(proxy.read, "GET", f"{collection}/meanwhile").ok()
+        assert_source(found, "hit")
+        assert ask(proxy.read, "GET", f"{collection}/a").status == 200
+    eventually(lambda: not held(), "all have left")
+
+
+def _bodies(proxy: Proxy, name: str) -> float:
+    return metrics(proxy).total(f"kubecache_{name}", kind="bodies")
 
 
 HEADERS: list[Headers] = [

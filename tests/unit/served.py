@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import cast
 
 from proxy.cache.informer import Informer
@@ -14,6 +15,7 @@ from proxy.reads.freshness import Guarantees
 from proxy.reads.reader import Reader
 from proxy.server.pulse import Pulse
 from proxy.server.stats import Stats
+from proxy.upstream.budget import Budget
 from proxy.upstream.client import Client
 from proxy.writes.conflicts import Conflicts
 from tests.unit.builders import PODS, Clock
@@ -31,6 +33,7 @@ class Served:
         self.clock = Clock()
         self.stats = Stats()
         self.pulse = Pulse()
+        self.budgets: Mapping[str, Budget] = {"answers": Budget(100), "bodies": Budget(100)}
         self.sources: dict[Scope, ServedSource] = {}
         self.informers = Informers(self._source_of, Policy(), clock=self.clock)
         self.reader = Reader(

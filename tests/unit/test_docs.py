@@ -30,6 +30,7 @@ from proxy.server.metrics import ProxyCollector
 from proxy.server.pulse import Pulse
 from proxy.server.settings import ResourceSettings, Settings
 from proxy.server.stats import Labels, Stats
+from proxy.upstream.budget import Budget
 from tests.harness.markdown import Document, word, words
 
 _ROOT = Path(__file__).parents[2]
@@ -188,6 +189,7 @@ def _exported() -> set[Family]:
         reader=SimpleNamespace(tallies={Resource("", "v1", "pods"): tally}, waits=Histogram()),
         conflicts=SimpleNamespace(counts={"local": 1}, merges={"merged": 1}),
         pulse=Pulse(),
+        budgets={"answers": Budget(1)},
     )
     collector = ProxyCollector(cast(Any, served))
     return {

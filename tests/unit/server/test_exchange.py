@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import pytest
 
-from proxy.kube.errors import ApiError, Forbidden, NotFound, ServiceUnavailable
+from proxy.kube.errors import ApiError, Forbidden, NotFound, RequestTimeout, ServiceUnavailable
 from proxy.server.door import CONNECTION
 from proxy.server.exchange import (
     ClientGoneError,
@@ -109,6 +112,37 @@ def test_a_body_that_breaks_off_is_a_client_that_left() -> None:
 
     with pytest.raises(ClientGoneError):
         run(story())
+
+
+@pytest.mark.parametrize("within", [0.01, None])
+def test_a_body_must_arrive_in_time_unless_it_streams(within: float | None) -> None:
+    async def story() -> list[bytes]:
+        async with asyncio.timeout(0.1):
+            return await collected(Peer(body(b"a")).exchange.body(within))
+
+    with pytest.raises(TimeoutError if within is None else RequestTimeout):
+        run(story())
+
+
+def test_what_arrives_in_time_is_read_in_time_by_whoever_is_slow() -> None:
+    async def story() -> list[bytes]:
+        parts = []
+        async for part in Peer(body(b"a"), body(b"b", more=False)).exchange.body(0.01):
+            parts.append(part)
+            await asyncio.sleep(0.02)
+        return parts
+
+    assert run(story()) == [b"a", b"b"]
+
+
+def test_who_sent_no_body_in_time_is_sent_away() -> None:
+    async def story() -> Peer:
+        peer = Peer()
+        await peer.exchange.fail(RequestTimeout("late"), [])
+        return peer
+
+    sent = run(story()).sent
+    assert (sent[0]["status"], dict(sent[0]["headers"])[b"connection"]) == (408, b"close")
 
 
 def test_a_body_that_nobody_wants_is_not_read() -> None:
@@ -297,6 +331,34 @@ def test_draining_that_has_begun_ends_new_work_at_once() -> None:
         assert not await race(Work().run(), None, draining)
 
     run(story())
+
+
+@pytest.mark.parametrize("error", [ClientGoneError, lambda: NotFound("gone")])
+def test_what_failed_work_has_held_is_free_at_once(error: Callable[[], Exception]) -> None:
+    class Held:
+        pass
+
+    async def story() -> None:
+        held = Held()
+        found = weakref.ref(held)
+
+        async def work(held: Held) -> None:
+            await asyncio.sleep(0)
+            raise error()
+
+        working = work(held)
+        del held
+        with suppress(ClientGoneError, NotFound):
+            await Peer().exchange.unless_gone(working)
+        del working
+        await asyncio.sleep(0)  # what woke this task knows of the error
+        assert found() is None
+
+    gc.disable()
+    try:
+        run(story())
+    finally:
+        gc.enable()
 
 
 def test_a_race_that_is_cancelled_cancels_all_who_run() -> None:

@@ -77,6 +77,8 @@ PUBLIC = {
     "cache_forwards_total": Family("counter", "reason group resource"),
     "live_reads_total": Family("counter", "user_agent_family collapsed"),
     "event_loop_pause_seconds": Family("histogram", ""),
+    "held_bytes": Family("gauge", "kind"),
+    "held_refusals_total": Family("counter", "kind"),
     "read_your_writes_wait_seconds": Family("histogram", ""),
     "conflicts_total": Family("counter", "detected"),
     "conflict_merges_total": Family("counter", "result"),
@@ -130,11 +132,13 @@ def test_every_name_is_ours() -> None:
 
 def test_without_informers_or_requests_a_scrape_is_still_whole() -> None:
     scraped = Scraped(render(Served()))
-    assert scraped.names() == {
+    histograms = {
         f"kubecache_{name}_seconds_{part}"
         for name in ("event_loop_pause", "read_your_writes_wait")
         for part in ("bucket", "count", "sum")
     }
+    held = {"kubecache_held_bytes", "kubecache_held_refusals_total"}
+    assert scraped.names() == histograms | held
 
 
 # --- values ----------------------------------------------------------------------------------
@@ -249,3 +253,14 @@ def test_a_pulse_that_beats_measures_pauses() -> None:
     assert sum(pulse.pauses.counts) == 3
     assert pulse.pauses.counts[BUCKETS.index(0.5)] == 1
     assert pulse.pauses.sum == pytest.approx(0.3)
+
+
+def test_what_is_held_whole() -> None:
+    def change(_: Informer, served: Served) -> None:
+        assert served.budgets["answers"].spend(70)
+        assert not served.budgets["answers"].spend(70)
+
+    found = scrape(change)
+    kinds = [{"kind": kind} for kind in ("answers", "bodies")]
+    assert [found["held_bytes", kind] for kind in kinds] == [70, 0]
+    assert [found["held_refusals_total", kind] for kind in kinds] == [1, 0]

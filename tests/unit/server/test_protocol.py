@@ -21,6 +21,7 @@ from tests.unit.builders import Clock
 
 HIDDEN = b"DELETE /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
 WATCHED = b"/watched"
+EARLY = b"/early"
 QUICK = b"GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
 LATER = b"GET /later HTTP/1.1\r\nHost: x\r\n\r\n"
 Seen = tuple[str, bytes, bytes, bytes]
@@ -118,7 +119,7 @@ class Peer:
     ) -> None:
         path: bytes = scope["raw_path"]
         body, more = b"", True
-        while more or path == WATCHED:
+        while (more and path != EARLY) or path == WATCHED:
             message = await receive()
             if message["type"] == "http.disconnect":
                 self.left.append(path)
@@ -499,6 +500,21 @@ def test_half_a_head_does_not_end_the_answer_before_it() -> None:
         await asyncio.sleep(2 * HEAD_TIMEOUT)
         assert peer.answers == [b"/later"]
         assert peer.wire.closed
+
+    virtual_time.run(story(), Clock())
+
+
+@pytest.mark.parametrize(("rest", "is_cut"), [(b"", True), (b"a", True), (b"ab" + LATER, False)])
+def test_the_rest_of_a_body_must_arrive_in_time_after_an_answer(
+    rest: bytes, *, is_cut: bool
+) -> None:
+    async def story() -> None:
+        peer = Peer()
+        await peer.told(b"PUT /early HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n.")
+        assert peer.answers == [EARLY]
+        await peer.told(rest)
+        await asyncio.sleep(HEAD_TIMEOUT + 1)
+        assert peer.wire.closed is is_cut
 
     virtual_time.run(story(), Clock())
 

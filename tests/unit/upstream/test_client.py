@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from proxy.kube.errors import ApiError, Expired, ServiceUnavailable, Timeout
+from proxy.kube.errors import ApiError, Expired, RequestTimeout, ServiceUnavailable, Timeout
 from proxy.upstream.client import BATCH
 from proxy.upstream.documents import Documents
 from tests.unit.upstream.servers import OK, answering, client_of, serving
@@ -104,6 +104,28 @@ def test_a_write_on_a_connection_that_breaks_is_sent_once(
     assert requests == 2
     assert (error.code, error.retry_after) == (504, None)
     assert "may or may not have taken effect" in error.message
+
+
+def test_a_body_that_fails_says_why(kubeconfig: Write) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(0.01)
+        raise RequestTimeout("late")
+
+    async def waits(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def run() -> None:
+        length = [(b"content-length", b"2")]
+        async with (
+            serving(waits) as server,
+            client_of(kubeconfig(server.url)) as client,
+            client.open("PUT", "/", length, body()),
+        ):
+            pass
+
+    with pytest.raises(RequestTimeout, match="late"):
+        asyncio.run(run())
 
 
 def test_nobody_listens(kubeconfig: Write) -> None:

@@ -6,15 +6,16 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 from proxy.kube.errors import ApiError, ServiceUnavailable, TooManyRequests
 from proxy.kube.paths import parse_path
 from proxy.kube.requests import Headers
+from proxy.upstream.budget import Budget as ByteBudget
 from proxy.upstream.client import Response
-from proxy.upstream.collapse import MAX_SHARED, PATIENCE, Collapse
+from proxy.upstream.collapse import MAX_HELD, MAX_SHARED, PATIENCE, Collapse
 from tests.unit import virtual_time
 from tests.unit.builders import Clock
 
@@ -98,7 +99,8 @@ class Reader:
     """Reads through one Collapse; *admit* decides who may send."""
 
     def __init__(self, upstream: Upstream, admit: Callable[[], None] = free) -> None:
-        self.collapse = Collapse(upstream)
+        self.budget = ByteBudget(MAX_HELD)
+        self.collapse = Collapse(upstream, self.budget)
         self.admit = admit
 
     async def get(self, target: str = PODS, headers: Headers = JSON, *, pace: float = 0.0) -> Got:
@@ -128,7 +130,7 @@ def play(story: Callable[[Upstream, Reader], Coroutine[Any, Any, None]], **slow:
         reader = Reader(upstream)
         await story(upstream, reader)
         await asyncio.sleep(0.01)
-        assert (upstream.open_now, len(reader.collapse)) == (0, 0)
+        assert (upstream.open_now, len(reader.collapse), reader.budget.held) == (0, 0, 0)
         assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
     virtual_time.run(run(), Clock())
@@ -370,6 +372,50 @@ def test_an_answer_that_does_not_come_holds_up_the_next_for_a_while_only() -> No
         assert upstream.sent == [0, PATIENCE + 0.5, PATIENCE + 1.5]
 
     play(story, think=65.0)
+
+
+# --- what is held ----------------------------------------------------------------------------
+
+
+def test_an_answer_is_held_until_the_slowest_has_read_it() -> None:
+    async def story(upstream: Upstream, reader: Reader) -> None:
+        upstream.body = b"x" * 1000
+        tasks = [reader.later(0), reader.later(0), reader.later(0.1, pace=50), reader.later(0.1)]
+        await asyncio.sleep(3)
+        assert [task.done() for task in tasks] == [True, True, False, True]
+        assert reader.budget.held == 1000
+        await tasks[2]
+        assert reader.budget.held == 0
+
+    play(story)
+
+
+def test_what_finds_no_room_everybody_reads_by_himself() -> None:
+    async def story(upstream: Upstream, reader: Reader) -> None:
+        upstream.body = b"x" * 1000
+        reader.budget.size = 1500
+        first, *pods = [reader.later(0.1 * number, pace=50) for number in range(3)]
+        _, *nodes = [reader.later(3, "/api/v1/nodes") for _ in range(3)]
+        assert [(await task).collapsed for task in nodes] == [False, False]
+        assert (upstream.sent[2:], reader.budget.held) == ([3, 4, 5, 5], 1000)
+        await asyncio.gather(first, *pods)
+        *_, last = [reader.later(0, "/api/v1/nodes") for _ in range(3)]
+        assert (await last).collapsed
+
+    play(story)
+
+
+def test_who_has_left_holds_nothing_though_his_answer_is_known_to_somebody() -> None:
+    async def story(upstream: Upstream, reader: Reader) -> None:
+        first = reader.later(0)
+        await asyncio.sleep(0.1)
+        async with reader.collapse.open(PODS, JSON, free) as response:
+            await anext(aiter(response.chunks))
+            assert reader.budget.held
+        assert cast(Any, response.chunks).ag_frame is None
+        await first
+
+    play(story)
 
 
 # --- what else comes of a read ---------------------------------------------------------------

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import pytest
 import yaml
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from proxy.access.hosts import HostCheck
 from proxy.cache import reflector
@@ -25,6 +23,7 @@ from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
 from proxy.reads.listing import Tally
 from proxy.reads.plan import Reason
+from proxy.server import flags
 from proxy.server.admin import admin_app
 from proxy.server.metrics import ProxyCollector
 from proxy.server.pulse import Pulse
@@ -53,35 +52,14 @@ class Setting(NamedTuple):
     variable: str
 
 
-def _leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """The keys of a model and of the sections within, dotted."""
-    for name, field in model.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from _leaves(inner, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", field
-
-
 def _setting(key: str) -> Setting:
     return Setting(key, f"--{key.replace('_', '-')}", f"KUBECACHE_{key.replace('.', '__').upper()}")
 
 
-_LEAVES = dict(_leaves(Settings))
+_LEAVES = dict(flags.leaves(Settings))
 _FLAGS = {_setting(key).flag for key in _LEAVES}
 _VARIABLES = {_setting(key).variable for key in _LEAVES}
 _UNSET = "–"  # noqa: RUF001 - the cell of a setting without a default
-
-
-def _nested(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    whole: dict[str, Any] = {}
-    for key, value in pairs:
-        *sections, name = key.split(".")
-        place = whole
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[name] = value
-    return whole
 
 
 def test_every_setting_is_documented_under_its_three_names() -> None:
@@ -94,7 +72,10 @@ def test_every_setting_is_documented_under_its_three_names() -> None:
 def test_flags_are_those_that_the_command_knows(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         COMMANDS["run"](["--help"])
-    assert set(re.findall(r"--[a-z][\w.-]*", capsys.readouterr().out)) == {*_FLAGS, "--help"}
+    told = capsys.readouterr().out
+    assert set(re.findall(r"--[a-z][\w.-]*", told)) == {*_FLAGS, "--help"}
+    for python in ("float", "int", "tuple", "Path", "str", "SESSION", "None"):
+        assert not re.search(rf"\b{python}\b", told), python
 
 
 @pytest.mark.parametrize("variable", sorted(_VARIABLES))
@@ -125,8 +106,10 @@ def test_defaults_are_as_documented() -> None:
         for key, default in documented.items()
         if key not in unset
     ]
+    for key, default in documented.items():
+        assert flags.shown(_LEAVES[key]) == (word(default) if key not in unset else ""), key
     for pair in given:
-        assert Settings(**_nested([pair])) == Settings(), pair
+        assert Settings(**flags.nested(dict([pair]))) == Settings(), pair
 
 
 def test_keys_of_resources_are_documented() -> None:

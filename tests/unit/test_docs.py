@@ -19,12 +19,13 @@ from proxy.cache.informer import Informer
 from proxy.cache.reflector import Source
 from proxy.cache.scope import Scope
 from proxy.cli.main import COMMANDS
+from proxy.cli.status import COLUMNS
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
 from proxy.reads.listing import Tally
 from proxy.reads.plan import Reason
 from proxy.server import flags
-from proxy.server.admin import admin_app
+from proxy.server.admin import InformerStatus, Scan, Status, admin_app
 from proxy.server.metrics import ProxyCollector
 from proxy.server.pulse import Pulse
 from proxy.server.settings import ResourceSettings, Settings
@@ -188,6 +189,17 @@ def test_metrics_are_those_that_are_exported() -> None:
     documented = [Family(word(row[0]), row[1], tuple(words(row[2]))) for row in rows]
     assert sorted(documented) == sorted(_exported())
     assert all(row[3] for row in rows)
+
+
+def test_the_status_is_documented() -> None:
+    rows = METRICS.rows("field", "column", "meaning")
+    columns = {key: title for title, key in COLUMNS}
+    documented = [(word(row[0]), row[1]) for row in rows]
+    existing = [(key, columns.get(key, "")) for key in InformerStatus.model_fields]
+    assert sorted(documented) == sorted(existing)
+    whole = {word(row[0]): words(row[1]) for row in METRICS.rows("of the proxy", "meaning")}
+    assert list(whole) == list(Status.model_fields)
+    assert set(Scan.model_fields) <= set(whole["scans"])
 
 
 def test_names_of_metrics_are_right_wherever_they_are_written() -> None:

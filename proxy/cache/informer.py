@@ -42,6 +42,9 @@ after which a watch is given up (65 s), and time to reconnect."""
 RECENT = 256
 """Events among which a deletion is looked for that has just been acknowledged."""
 
+NEWS = 2
+"""Attempts in a row that have failed when the log tells of it."""
+
 MANY = 1000
 """Changes that are told in a thread, since sorting them would hold up the event loop."""
 
@@ -76,12 +79,15 @@ class Informer:
         self.proofs = Proofs(clock())
         self.expectations = Expectations()
         self.lag = Lag()
-        self.reflector = Reflector(source, self, Backoff(clock=clock), clock=clock)
+        self.reflector = Reflector(
+            source, self, Backoff(clock=clock), clock=clock, sleep=self._pause
+        )
         self.prover = Prover(source, self, (supervisor or Supervisor()).spawn, clock)
         self.last_used = clock()
         self._clock = clock
         self._heard = clock()
         self._suspected = False
+        self._failures = 0
 
     def __repr__(self) -> str:
         state = f"at {self.version}" if self.view else "unsynced"
@@ -121,6 +127,18 @@ class Informer:
     def is_ready(self) -> bool:
         """Synced, and not stalled."""
         return self.view is not None and not self.is_stalled
+
+    @property
+    def last_error(self) -> str:
+        """Why the last attempt to list or watch failed; empty when none has since it worked."""
+        return self.reflector.last_error
+
+    @property
+    def why_unready(self) -> str:
+        """Say why it isn't ready."""
+        if self.view is None:
+            return self.last_error or "not synced yet"
+        return f"stalled: {self.last_error or 'the API server gives no sign'}"
 
     def touch(self) -> None:
         """Note that somebody reads from it."""
@@ -195,10 +213,31 @@ class Informer:
         store.version = max(store.version, version)
         self._tell()
 
+    async def _pause(self, seconds: float) -> None:
+        """Rest after an attempt that failed.
+
+        One alone is a connection that broke, and no news; of more in a row the log tells once.
+        """
+        self._failures += 1
+        if self._failures == NEWS:
+            log.warning("informer %s fails, and tries on: %s", self.scope, self.last_error)
+        await asyncio.sleep(seconds)
+
     def contact(self) -> None:
         """Note that the API server answers; a resource without bookmarks may be silent for long."""
+        self._hear()
+        self._work()
+
+    def _hear(self) -> None:
         self._heard = self._clock()
         self._suspected = False
+
+    def _work(self) -> None:
+        """Note that listing or watching works, so that earlier failures are history."""
+        if self._failures >= NEWS:
+            log.info("informer %s works again", self.scope)
+        self._failures = 0
+        self.reflector.last_error = ""
 
     def suspect(self, error: str) -> None:
         """Note that the API server doesn't answer, as long as it gives no sign."""
@@ -213,7 +252,7 @@ class Informer:
 
     def learn(self, version: int, moment: float) -> None:
         """Note that the API server had *version* when it was asked at *moment*."""
-        self.contact()
+        self._hear()  # a probe that succeeds doesn't say that watches do
         self.proofs.learn(version, moment, self.version)
         self.expectations.prove(self.proofs.proven)
 

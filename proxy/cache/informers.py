@@ -80,6 +80,12 @@ class Informers:
             if each.named and not each.is_ready and not self._has_stand_in(each)
         ]
 
+    def error(self, informer: Informer) -> str:
+        """Say what fails at *informer*, and who stands in for it; empty while all works."""
+        if self._has_stand_in(informer):
+            return f"{self._stand_in(informer)} stands in: {informer.last_error}"
+        return informer.last_error
+
     def _has_stand_in(self, informer: Informer) -> bool:
         """Tell whether the own namespace stands in for a resource that is forbidden as a whole."""
         own = self._stand_in(informer)
@@ -194,12 +200,16 @@ class Informers:
 
     async def _keep(self, informer: Informer, reason: Trigger) -> None:
         """Run a reflector for ever; while it is refused or has failed, reads are forwarded."""
+        told = ""
         while True:
             try:
                 await informer.reflector.run(reason)
             except RefusedError as error:
-                level = logging.WARNING if informer.named else logging.DEBUG  # anybody may ask
+                is_news = informer.view is not None or str(error) != told
+                # Anybody may ask for what isn't named.
+                level = logging.WARNING if informer.named and is_news else logging.DEBUG
                 log.log(level, "informer %s refused: %s", informer.scope, error)
+                told = str(error)
                 if self._gives_up(informer, error):
                     return
             except Exception as error:

@@ -9,7 +9,6 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import uvloop
-from pydantic import ValidationError
 
 from proxy.server.listener import quiet_uvicorn
 from proxy.server.proxy import Proxy
@@ -23,8 +22,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run until SIGTERM or SIGINT; returns 1 when it can't start, 2 for wrong settings."""
     try:
         settings = load_settings(arguments, "kubecache run")
-    except (ValidationError, ValueError, OSError) as error:
-        print(f"kubecache run: {_readable(error)}", file=sys.stderr)
+    except (ValueError, OSError) as error:
+        print(f"kubecache run: {error}", file=sys.stderr)
         return 2
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -55,16 +54,6 @@ def keep_pauses_short() -> None:
     gc.freeze()
     gc.set_threshold(5_000, 3, 20)
     sys.setswitchinterval(0.001)
-
-
-def _readable(error: Exception) -> str:
-    """Say which setting is wrong and why, without pydantic's links."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    return "; ".join(
-        f"{'.'.join(str(step) for step in each['loc']) or 'settings'}: {each['msg']}"
-        for each in error.errors()
-    )
 
 
 async def _serve(settings: Settings) -> None:

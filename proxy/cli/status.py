@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Sequence
 from typing import Any
 
-_COLUMNS = (
+COLUMNS = (
     ("INFORMER", "id"),
     ("NAMED", "named"),
     ("SYNCED", "synced"),
@@ -28,7 +28,11 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 def main(arguments: Sequence[str]) -> int:
     """Print the status as a table; returns 1 when the proxy can't be reached or isn't ready."""
-    parser = argparse.ArgumentParser("kubecache status", description=__doc__)
+    parser = argparse.ArgumentParser(
+        "kubecache status",
+        description=__doc__,
+        epilog="The columns are explained in docs/metrics.md.",
+    )
     parser.add_argument("--admin", default="127.0.0.1:8002", help="the proxy's admin listener")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args(arguments)
@@ -44,8 +48,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def render(status: dict[str, Any]) -> str:
     """Lay out a status as text."""
-    rows = [[title for title, _ in _COLUMNS]]
-    rows += [[_cell(each[key]) for _, key in _COLUMNS] for each in status["informers"]]
+    rows = [[title for title, _ in COLUMNS]]
+    rows += [[_cell(each[key]) for _, key in COLUMNS] for each in status["informers"]]
     text = f"kubecache {status['version']}, {'ready' if status['ready'] else 'not ready'}\n\n"
     text += _table(rows)
     for title in ("conflicts", "merges", "live_reads"):

@@ -1,5 +1,6 @@
 """The admin listener: metrics, health and status, and two levers (FastAPI, OpenAPI at /docs)."""
 
+from collections.abc import Mapping
 from math import isinf
 from typing import Annotated, Protocol
 
@@ -19,15 +20,15 @@ class Served(Measured, Protocol):
     """What the admin listener shows of a proxy."""
 
     @property
-    def unready(self) -> list[str]:
-        """Named resources that can't be served from an informer now."""
+    def unready(self) -> Mapping[str, str]:
+        """Named resources that can't be served from an informer now, and why."""
 
 
 class InformerStatus(BaseModel):
     """One informer; *staleness*, *unproven* and *lag* in seconds, *raw_bytes* those of its JSON.
 
     *unproven* is null before the first proof, *lag* before the first write. *expected*: writes that
-    it hasn't seen yet.
+    it hasn't seen yet. *last_error* is empty once it works again.
     """
 
     id: str
@@ -156,11 +157,20 @@ def _readiness(proxy: Served, *, verbose: bool) -> Response:
     code = 500 if unready else 200
     if not (verbose or unready):
         return PlainTextResponse("ok")
-    named = {str(each.scope) for each in proxy.informers if each.named}
-    lines = [f"[+]informer {name} ok" for name in sorted(named - set(unready))]
-    lines += [f"[-]informer {name} failed: not synced or stalled" for name in unready]
+    ready = sorted(
+        f"[+]informer {each.scope} ok{_after_colon(proxy.informers.error(each))}"
+        for each in proxy.informers
+        if each.named and str(each.scope) not in unready
+    )
+    failed = [f"[-]informer {name} failed{_after_colon(why)}" for name, why in unready.items()]
+    lines = [*ready, *failed]
     lines.append(f"readyz check {'failed' if unready else 'passed'}")
     return PlainTextResponse("\n".join(lines) + "\n", code)
+
+
+def _after_colon(reason: str) -> str:
+    """Add a reason, which the API server may have worded in more than one line."""
+    return f": {' '.join(reason.split())}" if reason else ""
 
 
 def _find(informers: Informers, informer_id: str) -> Informer:
@@ -188,7 +198,7 @@ def _status(proxy: Served) -> Status:
                 expected=len(each.expectations),
                 stalled=each.is_stalled,
                 watchers=each.watchers,
-                last_error=each.reflector.last_error,
+                last_error=proxy.informers.error(each),
             )
             for each in proxy.informers
         ],

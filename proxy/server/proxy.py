@@ -58,7 +58,7 @@ class Proxy:
             supervisor=self._supervisor,
         )
         self.stats = Stats()
-        self.unresolved = [each.resource for each in cache.resources]
+        self._unresolved = dict.fromkeys((each.resource for each in cache.resources), "")
         self.pulse = Pulse()
         self.reader = Reader(
             self.informers,
@@ -90,9 +90,12 @@ class Proxy:
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def unready(self) -> list[str]:
-        """The named resources that can't be served from an informer now."""
-        return [*sorted(self.unresolved), *(str(each.scope) for each in self.informers.unready)]
+    def unready(self) -> dict[str, str]:
+        """The named resources that can't be served from an informer now, and why."""
+        unresolved = {
+            name: error or "not found yet" for name, error in sorted(self._unresolved.items())
+        }
+        return unresolved | {str(each.scope): each.why_unready for each in self.informers.unready}
 
     def start(self) -> None:
         """Open the listeners and start the named informers. Raises OSError."""
@@ -112,18 +115,28 @@ class Proxy:
 
     async def _name(self, wanted: ResourceSettings) -> None:
         """Find out which resource a setting names, however long the API server is away."""
-        backoff = Backoff()
-        while True:
-            try:
-                resource = await resolve(self._client, wanted.resource)
-                break
-            except ApiError as error:
-                log.warning("resource %s: %s", wanted.resource, error)
-                await asyncio.sleep(backoff.next())
+        resource = await self._resolve(wanted.resource)
         self._declare(resource, map(declared_field, wanted.indexes))
         for namespace in wanted.namespaces or ("",):
             self.informers.name(Scope(resource, namespace))
-        self.unresolved.remove(wanted.resource)
+        self._unresolved.pop(wanted.resource, None)
+
+    async def _resolve(self, name: str) -> Resource:
+        """Ask until the API server knows it; the log tells of each error once."""
+        backoff = Backoff()
+        told = ""
+        while True:
+            try:
+                resource = await resolve(self._client, name)
+            except ApiError as error:
+                if str(error) != told:
+                    log.warning("resource %s isn't found, and tried on: %s", name, error)
+                told = self._unresolved[name] = str(error)
+                await asyncio.sleep(backoff.next())
+                continue
+            if told:
+                log.info("resource %s is found: %s", name, resource)
+            return resource
 
     def _declare(self, resource: Resource, fields: Iterable[SelectableField]) -> None:
         """Add fields to those of a resource; the settings may name it more than once."""

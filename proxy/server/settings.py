@@ -3,7 +3,7 @@
 Flags win over variables, variables over the file.
 """
 
-import argparse
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -11,12 +11,21 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     YamlConfigSettingsSource,
 )
 
@@ -24,6 +33,9 @@ from proxy.forms.objects import ObjectDecoder
 from proxy.kube.requests import Verb
 from proxy.kube.selectable import declared_field
 from proxy.reads.freshness import Consistency
+from proxy.server import flags
+from proxy.server.complaints import complaints, section_complaint
+from proxy.server.flags import Kind
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
@@ -72,12 +84,39 @@ def _parse_resource(value: object) -> object:
     return value
 
 
+def _parse_resources(value: object) -> object:
+    """Read entries that are JSON, as flags and variables give them: one, or a list of them."""
+    if not isinstance(value, str | list | tuple):
+        return value
+    entries: list[object] = []
+    for each in [value] if isinstance(value, str) else value:
+        found = _parse_json(each) if isinstance(each, str) else each
+        entries.extend(found if isinstance(found, list) else [found])
+    return entries
+
+
+def _parse_json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        example = text if _RESOURCE.fullmatch(text) else "pods"
+        raise ValueError(f'found {text!r}, expected {{"resource": "{example}"}}') from error
+
+
 def _check_index(value: str) -> str:
     return declared_field(value).label
 
 
-Duration = Annotated[float, BeforeValidator(parse_duration), Field(ge=0)]
-ListenAddress = Annotated[Address, NoDecode, BeforeValidator(parse_address)]
+_ADDRESS = Kind("ADDRESS", "host:port or unix:/path")
+_COUNT = Kind("COUNT", "a whole number of 0 or more")
+_DURATIONS = Kind("DURATION", "a duration of 0 or more, such as 30s or 5m")
+_FILE = Kind("FILE", "the name of a file")
+_NAMES = Kind("NAMES", "a list such as [default]")
+_PATHS = Kind("PATHS", "a list such as ['spec.containers[*].image']")
+
+Count = Annotated[int, _COUNT, Field(ge=0)]
+Duration = Annotated[float, _DURATIONS, BeforeValidator(parse_duration), Field(ge=0)]
+ListenAddress = Annotated[Address, _ADDRESS, NoDecode, BeforeValidator(parse_address)]
 
 
 class _Section(BaseModel):
@@ -87,13 +126,13 @@ class _Section(BaseModel):
 class ResourceSettings(_Section):
     """A resource whose informers start at once."""
 
-    resource: Annotated[str, BeforeValidator(_parse_resource)] = Field(
-        description="As kubectl names it: pods, deployments.apps, foos.v1.example.com."
-    )
-    namespaces: tuple[str, ...] = Field(
+    resource: Annotated[
+        str, Kind("RESOURCE", "a resource such as pods"), BeforeValidator(_parse_resource)
+    ] = Field(description="As kubectl names it: pods, deployments.apps, foos.v1.example.com.")
+    namespaces: Annotated[tuple[str, ...], _NAMES] = Field(
         default=(), description="Only these namespaces; empty for the whole resource."
     )
-    indexes: tuple[Annotated[str, AfterValidator(_check_index)], ...] = Field(
+    indexes: Annotated[tuple[Annotated[str, AfterValidator(_check_index)], ...], _PATHS] = Field(
         default=(),
         description="Paths to select by with fieldSelector=path=value: spec.containers[*].image.",
     )
@@ -108,9 +147,9 @@ class ResourceSettings(_Section):
 class OnDemandSettings(_Section):
     """How many reads of a resource within a minute earn an informer; 1: at once, 0: never."""
 
-    watch: int = Field(default=1, ge=0)
-    list: int = Field(default=2, ge=0)
-    get: int = Field(default=10, ge=0)
+    watch: Count = Field(default=1, description="So many watches earn one; 0: none does.")
+    list: Count = Field(default=2, description="So many lists do.")
+    get: Count = Field(default=10, description="So many gets do.")
 
     @property
     def thresholds(self) -> dict[Verb, int]:
@@ -118,11 +157,21 @@ class OnDemandSettings(_Section):
         return {Verb.WATCH: self.watch, Verb.LIST: self.list, Verb.GET: self.get}
 
 
+Resources = Annotated[
+    tuple[ResourceSettings, ...],
+    Kind("RESOURCE", 'a list such as [{"resource": "pods"}]'),
+    NoDecode,
+    BeforeValidator(_parse_resources),
+]
+
+
 class CacheSettings(_Section):
     """Which informers there are."""
 
-    resources: tuple[ResourceSettings, ...] = Field(
-        default=(), description="Resources cached from the start; /readyz waits for them."
+    resources: Resources = Field(
+        default=(),
+        description="A resource cached from the start; /readyz waits for it. JSON, and may be "
+        'given again: {"resource": "pods", "namespaces": ["team-a"]}.',
     )
     on_demand: OnDemandSettings = OnDemandSettings()
     on_miss: Literal["serve", "confirm"] = Field(
@@ -142,18 +191,19 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
-        cli_kebab_case=True,
-        cli_hide_none_type=True,
-        cli_avoid_json=True,
     )
 
-    config: Path | None = Field(default=None, description="A YAML file with these settings.")
-    kubeconfig: Path | None = Field(
+    config: Annotated[Path | None, _FILE] = Field(
+        default=None, description="A YAML file with these settings."
+    )
+    kubeconfig: Annotated[Path | None, _FILE] = Field(
         default=None,
         description="The API server and who the proxy is there; default: $KUBECONFIG, in "
         "a pod its service account, elsewhere ~/.kube/config.",
     )
-    context: str | None = Field(default=None, description="A context of the kubeconfig.")
+    context: Annotated[str | None, Kind("NAME", "a name")] = Field(
+        default=None, description="A context of the kubeconfig; default: the current one."
+    )
     listen: ListenAddress = Field(
         default=Address("127.0.0.1", 8001),
         description="The Kubernetes API: host:port or unix:/path.",
@@ -178,13 +228,15 @@ class Settings(BaseSettings):
         default="local",
         description="local: refuse an update of an old version without asking the API server.",
     )
-    live_rate: float = Field(
+    live_rate: Annotated[float, Kind("NUMBER", "a number of 0 or more")] = Field(
         default=0.0,
         ge=0,
         allow_inf_nan=False,
         description="Live reads a second that each kind of client may make; 0 sets no limit.",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="What is logged: all of this level and above."
+    )
     cache: CacheSettings = CacheSettings()
 
     @classmethod
@@ -207,15 +259,20 @@ class Settings(BaseSettings):
 def load_settings(arguments: Sequence[str], program: str) -> Settings:
     """Read the settings of a command line.
 
-    Raises ValueError (pydantic's ValidationError is one), OSError, SystemExit for --help.
+    Raises ValueError with all that is wrong in one line, OSError, SystemExit for --help and flags
+    that there aren't.
     """
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--config", default=os.environ.get("KUBECACHE_CONFIG"))
-    file = first.parse_known_args(arguments)[0].config
+    given = flags.parse(arguments, program, Settings)
+    name = given.get("config") or os.environ.get("KUBECACHE_CONFIG")
+    file = Path(name) if name else None
     if file:
-        _check_file(Path(file))
-    given = {"config": file} if file else {}
-    return Settings(_cli_parse_args=list(arguments), _cli_prog_name=program, **given)  # type: ignore[call-arg]
+        _check_file(file)
+    try:
+        return Settings(**flags.nested(given))
+    except ValidationError as error:
+        raise ValueError(complaints(error, Settings, given, file)) from error
+    except SettingsError as error:
+        raise ValueError(section_complaint(Settings) or str(error)) from error
 
 
 def _check_file(path: Path) -> None:

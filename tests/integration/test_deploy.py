@@ -152,6 +152,33 @@ def test_the_chart_grants_nothing_when_told_so() -> None:
     assert kinds == {"ServiceAccount", "ConfigMap", "Deployment"}
 
 
+@pytest.mark.parametrize(
+    ("values", "account"),
+    [
+        ((), "kubecache"),
+        (("serviceAccount.create=false",), "default"),
+        (('serviceAccount.name="mine"',), "mine"),
+        (("serviceAccount.create=false", 'serviceAccount.name="mine"'), "mine"),
+    ],
+)
+def test_the_chart_names_the_service_account_as_helm_does(
+    values: tuple[str, ...], account: str
+) -> None:
+    objects = _objects(_chart("any", *values))
+    assert _pod(objects)["spec"]["serviceAccountName"] == account
+    assert _one(objects, "ClusterRoleBinding")["subjects"][0]["name"] == account
+    made = [each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"]
+    assert made == ([] if "serviceAccount.create=false" in values else [account])
+
+
+def test_the_chart_hands_settings_on() -> None:
+    config = {"consistency": "strict", "max_staleness": "1h30m", "cache": {"idle_ttl": 12}}
+    objects = _objects(_chart("any", f"config={json.dumps(config)}"))
+    written = yaml.safe_load(_config_map(objects)["kubecache.yaml"])
+    del written["cache"]["resources"]
+    assert written == config
+
+
 def test_the_chart_is_clean_and_refuses_what_it_does_not_know() -> None:
     code, output = _helm("lint", "--strict", str(_CHART))
     assert code == 0, output
@@ -160,6 +187,10 @@ def test_the_chart_is_clean_and_refuses_what_it_does_not_know() -> None:
         "mode=shared": "/mode",
         "mode=sidecar": "mode: sidecar needs controller.image",
         "image.registry=x": "registry",
+        "config.consistensy=strict": "consistensy",
+        "config.consistency=stricter": "/config/consistency",
+        "config.max_staleness=30x": "/config/max_staleness",
+        "config.listen=:8001": "listen",
     }.items():
         code, output = _helm(*template, value)
         assert code != 0

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.harness.apiserver import ApiServer
-from tests.harness.caching import cached
+from tests.harness.caching import cached, eventually
 from tests.harness.http import Server, ask
 from tests.harness.kubectl import Kubectl, Output, built, kubeconfig_for, older
 from tests.harness.objects import configmap, crd, create, define, node, patch, pod, pod_status
@@ -391,3 +391,47 @@ def test_a_resource_that_appears_is_known_at_once(
     define(apiserver.server, crd("Gizmo", group="new.kubecache.dev"))
     assert "gizmos" in kubectl("api-resources").ok().stdout
     assert json.loads(kubectl("get", "gizmos", "-o", "json").ok().stdout)["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "answered"),
+    [
+        ("get configmaps", 'fwd=vary-miss; detail="representation"'),
+        ("get configmaps -o yaml", "hit"),
+        ("get configmaps -o json", "hit"),
+        ("get configmaps -o name", "hit"),
+        ("get configmaps -o jsonpath={.items}", "hit"),
+    ],
+)
+@pytest.mark.usefixtures("seen")
+def test_the_outputs_that_are_cached(
+    command: str, answered: str, proxy_of: Proxy, tmp_path: Path
+) -> None:
+    """As docs/clients.md says, and as it says one finds out."""
+    cached(proxy_of.read, f"/api/v1/namespaces/{NAMESPACE}/configmaps")
+    kubectl = Kubectl(kubeconfig_for(proxy_of.read, tmp_path), tmp_path)
+
+    def is_answered_so() -> bool:
+        told = kubectl(*_words(command), "-v=8", f"--namespace={NAMESPACE}").ok().stderr
+        found: list[str] = re.findall(r"Cache-Status: (.*)", told)
+        return found[-1].startswith(f"kubecache; {answered}")
+
+    # Not at once where the same client has just been shown a live list.
+    eventually(is_answered_so, f"{command}: {answered}")
+
+
+def test_a_conflict_that_is_read_whole(
+    proxy_of: Proxy, apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    """kubectl prints the causes where docs/clients.md says that it does."""
+    target = f"/api/v1/namespaces/{namespace}/configmaps"
+    old = create(apiserver.server, target, configmap("c", {"a": "1"}))
+    cached(proxy_of.read, target)
+    patch(proxy_of.read, f"{target}/c", {"data": {"a": "2"}})
+    kubectl = Kubectl(kubeconfig_for(proxy_of.read, tmp_path), tmp_path)
+    plain, whole = (
+        kubectl("replace", "-f", "-", *more, stdin=json.dumps(old)) for more in ((), ("-v=9",))
+    )
+    assert plain.code == whole.code == 1
+    assert "FieldValueChanged" not in plain.stderr
+    assert "FieldValueChanged" in whole.stderr

@@ -45,8 +45,8 @@ class Served:
         return self.sources.setdefault(scope, ServedSource(PODS))
 
     @property
-    def unready(self) -> list[str]:
-        return [str(each.scope) for each in self.informers.unready]
+    def unready(self) -> dict[str, str]:
+        return {str(each.scope): each.why_unready for each in self.informers.unready}
 
     def name(self, namespace: str = "") -> Informer:
         """Start an informer, whose first step is yet to come."""

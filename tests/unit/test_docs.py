@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import pytest
 import yaml
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from proxy.access.hosts import HostCheck
 from proxy.cache import reflector
@@ -21,11 +19,13 @@ from proxy.cache.informer import Informer
 from proxy.cache.reflector import Source
 from proxy.cache.scope import Scope
 from proxy.cli.main import COMMANDS
+from proxy.cli.status import COLUMNS
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
 from proxy.reads.listing import Tally
 from proxy.reads.plan import Reason
-from proxy.server.admin import admin_app
+from proxy.server import flags
+from proxy.server.admin import InformerStatus, Scan, Status, admin_app
 from proxy.server.metrics import ProxyCollector
 from proxy.server.pulse import Pulse
 from proxy.server.settings import ResourceSettings, Settings
@@ -54,35 +54,14 @@ class Setting(NamedTuple):
     variable: str
 
 
-def _leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """The keys of a model and of the sections within, dotted."""
-    for name, field in model.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from _leaves(inner, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", field
-
-
 def _setting(key: str) -> Setting:
     return Setting(key, f"--{key.replace('_', '-')}", f"KUBECACHE_{key.replace('.', '__').upper()}")
 
 
-_LEAVES = dict(_leaves(Settings))
+_LEAVES = dict(flags.leaves(Settings))
 _FLAGS = {_setting(key).flag for key in _LEAVES}
 _VARIABLES = {_setting(key).variable for key in _LEAVES}
 _UNSET = "–"  # noqa: RUF001 - the cell of a setting without a default
-
-
-def _nested(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    whole: dict[str, Any] = {}
-    for key, value in pairs:
-        *sections, name = key.split(".")
-        place = whole
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[name] = value
-    return whole
 
 
 def test_every_setting_is_documented_under_its_three_names() -> None:
@@ -95,7 +74,10 @@ def test_every_setting_is_documented_under_its_three_names() -> None:
 def test_flags_are_those_that_the_command_knows(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         COMMANDS["run"](["--help"])
-    assert set(re.findall(r"--[a-z][\w.-]*", capsys.readouterr().out)) == {*_FLAGS, "--help"}
+    told = capsys.readouterr().out
+    assert set(re.findall(r"--[a-z][\w.-]*", told)) == {*_FLAGS, "--help"}
+    for python in ("float", "int", "tuple", "Path", "str", "SESSION", "None"):
+        assert not re.search(rf"\b{python}\b", told), python
 
 
 @pytest.mark.parametrize("variable", sorted(_VARIABLES))
@@ -126,8 +108,10 @@ def test_defaults_are_as_documented() -> None:
         for key, default in documented.items()
         if key not in unset
     ]
+    for key, default in documented.items():
+        assert flags.shown(_LEAVES[key]) == (word(default) if key not in unset else ""), key
     for pair in given:
-        assert Settings(**_nested([pair])) == Settings(), pair
+        assert Settings(**flags.nested(dict([pair]))) == Settings(), pair
 
 
 def test_keys_of_resources_are_documented() -> None:
@@ -209,6 +193,17 @@ def test_metrics_are_those_that_are_exported() -> None:
     assert all(row[3] for row in rows)
 
 
+def test_the_status_is_documented() -> None:
+    rows = METRICS.rows("field", "column", "meaning")
+    columns = {key: title for title, key in COLUMNS}
+    documented = [(word(row[0]), row[1]) for row in rows]
+    existing = [(key, columns.get(key, "")) for key in InformerStatus.model_fields]
+    assert sorted(documented) == sorted(existing)
+    whole = {word(row[0]): words(row[1]) for row in METRICS.rows("of the proxy", "meaning")}
+    assert list(whole) == list(Status.model_fields)
+    assert set(Scan.model_fields) <= set(whole["scans"])
+
+
 def test_names_of_metrics_are_right_wherever_they_are_written() -> None:
     histograms = {each.name for each in _exported() if each.type == "histogram"}
     known = {each.name for each in _exported()} | {f"{name}_bucket" for name in histograms}
@@ -241,7 +236,7 @@ def test_commands_are_documented() -> None:
 
 
 def test_endpoints_of_the_admin_listener_are_documented() -> None:
-    served = SimpleNamespace(informers=(), stats=Stats(), unready=[])
+    served = SimpleNamespace(informers=(), stats=Stats(), unready={})
     app = admin_app(cast(Any, served), HostCheck("0.0.0.0"))
     paths = app.openapi()["paths"]
     existing = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}

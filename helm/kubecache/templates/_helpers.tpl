@@ -19,7 +19,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "kubecache.serviceAccount" -}}
-{{- .Values.serviceAccount.name | default (include "kubecache.name" .) }}
+{{- $own := ternary (include "kubecache.name" .) "default" .Values.serviceAccount.create }}
+{{- .Values.serviceAccount.name | default $own }}
 {{- end }}
 
 {{- /* The proxy's container, which in an initContainer's place needs restartPolicy: Always. */ -}}

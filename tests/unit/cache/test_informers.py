@@ -17,7 +17,13 @@ from proxy.cache.informers import MAX_NAMESPACES, REFUSED_PAUSE, Informers, Poli
 from proxy.cache.reflector import Trigger
 from proxy.cache.scope import Scope
 from proxy.cache.view import Ending
-from proxy.kube.errors import Forbidden, InternalError, MethodNotAllowed, NotFound
+from proxy.kube.errors import (
+    Forbidden,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+    ServiceUnavailable,
+)
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
 from tests.unit import virtual_time
@@ -237,9 +243,11 @@ async def test_a_named_scope_that_is_refused_is_tried_until_it_works(registry: R
     registry.informers.name(Scope(PODS))
     await asyncio.sleep(REFUSED_PAUSE)
     assert registry.unready == ["pods.v1"]
+    assert registry.found().why_unready == "no CRD yet"
     registry.sources[Scope(PODS)].failure = None
     await asyncio.sleep(REFUSED_PAUSE)
     assert registry.unready == []
+    assert registry.found().last_error == "", "a refusal that is over"
     assert registry.opened == ["pods.v1"], "without a namespace of its own nothing stands in"
 
 
@@ -252,9 +260,57 @@ async def test_the_own_namespace_stands_in_for_what_is_forbidden(registry: Regis
     assert registry.unready == [], "the stand-in is ready"
     assert registry.found("own").version == 10
     assert registry.found("other").view is None, "its reads are forwarded"
+    whole = registry.found("other")
+    assert registry.informers.error(whole) == "pods.v1/own stands in: not cluster-wide"
     registry.sources[Scope(PODS)].failure = None
     await asyncio.sleep(REFUSED_PAUSE)
     assert registry.found("other").is_ready
+    assert registry.informers.error(whole) == ""
+
+
+AWAY = ServiceUnavailable("the API server can't be reached: nobody there")
+
+
+@pytest.mark.parametrize(
+    ("failure", "seconds", "told"),
+    [
+        (AWAY, 0.1, []),  # may be a connection that broke
+        (
+            AWAY,
+            300,
+            [
+                f"informer pods.v1 fails, and tries on: {AWAY}",
+                "informer pods.v1 synced: 1 objects",
+                "informer pods.v1 works again",
+            ],
+        ),
+        (
+            Forbidden("not yet"),
+            300,
+            ["informer pods.v1 refused: not yet", "informer pods.v1 synced: 1 objects"],
+        ),
+    ],
+    ids=["once", "away", "refused"],
+)
+def test_failures_are_told_once_and_their_end_too(
+    failure: Exception, seconds: float, told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    @with_registry()
+    async def fail(registry: Registry) -> None:
+        registry.refused[Scope(PODS)] = failure
+        registry.informers.name(Scope(PODS))
+        await asyncio.sleep(seconds)
+        assert registry.found().why_unready == str(failure)
+        registry.sources[Scope(PODS)].failure = None
+        await asyncio.sleep(2 * REFUSED_PAUSE)
+        assert registry.found().is_ready
+        assert registry.found().last_error == ""
+
+    caplog.set_level(logging.INFO)
+    fail()
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[:-1] == (told or ["informer pods.v1 synced: 1 objects"])
+    assert messages[-1] == "informer pods.v1 stopped"
 
 
 @with_registry(Policy(own_namespace="own"))
@@ -479,6 +535,7 @@ async def test_a_named_informer_that_stalls_is_not_ready(registry: Registry) -> 
     registry.sources[Scope(PODS)].mute()
     await asyncio.sleep(2 * STALLED)
     assert registry.unready == ["pods.v1"]
+    assert registry.found().why_unready == "stalled: silent for 65 s"
 
 
 @with_registry(Policy(AT_ONCE, own_namespace="own"))

@@ -11,6 +11,7 @@ import pytest
 
 from proxy.access.hosts import HostCheck
 from proxy.cache.informer import STALLED
+from proxy.kube.errors import Forbidden, NotFound, ServiceUnavailable
 from proxy.reads.listing import Tally
 from proxy.server.admin import admin_app
 from tests.unit.builders import PODS
@@ -101,11 +102,33 @@ def test_readiness_waits_for_every_named_informer() -> None:
             500,
             "text/plain; charset=utf-8",
             "[+]informer pods.v1/a ok\n"
-            "[-]informer pods.v1/b failed: not synced or stalled\n"
+            "[-]informer pods.v1/b failed: not synced yet\n"
             "readyz check failed\n",
         )
         await served.synced("b")
         assert (await ask(served, "/readyz"))[::2] == (200, "ok")
+
+    play(story)
+
+
+REFUSALS: list[tuple[Exception, str]] = [
+    (Forbidden('pods is forbidden: User "x" cannot list'), 'forbidden: User "x" cannot list'),
+    (NotFound("the server has no resource pods.v1"), "the server has no resource pods.v1"),
+    (ServiceUnavailable("can't be reached:\n no route"), "can't be reached: no route"),
+]
+
+
+@pytest.mark.parametrize(("failure", "reason"), REFUSALS)
+def test_readiness_says_why_it_is_missing(failure: Exception, reason: str) -> None:
+    async def story(served: Served) -> None:
+        served.name()
+        [source] = served.sources.values()
+        source.failure = failure
+        await asyncio.sleep(0.01)
+        lines = (await ask(served, "/readyz?verbose")).body.splitlines()
+        assert lines[0].startswith("[-]informer pods.v1 failed: ")
+        assert lines[0].endswith(reason)
+        assert lines[1:] == ["readyz check failed"]
 
     play(story)
 

@@ -1,0 +1,106 @@
+"""The flags of a command: one for each setting, of which the last that is given counts."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+
+class Kind(NamedTuple):
+    """What the values of a setting are: *name* for the help, *expected* for complaints."""
+
+    name: str
+    expected: str
+
+
+def kind_of(field: FieldInfo) -> Kind:
+    """Tell what a field's values are: by its annotation, or one of its choices."""
+    for each in field.metadata:
+        if isinstance(each, Kind):
+            return each
+    if found := _choices(field.annotation):
+        return Kind(f"{{{','.join(found)}}}", f"one of {', '.join(found)}")
+    return Kind("VALUE", "a text")
+
+
+def _choices(annotation: Any) -> list[str]:
+    if get_origin(annotation) is Literal:
+        return [str(each) for each in get_args(annotation)]
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return [str(each.value) for each in annotation]
+    return []
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """The keys of a model and of the sections within, dotted."""
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from leaves(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field
+
+
+def flag(key: str) -> str:
+    """Name the flag of a key."""
+    return f"--{key.replace('_', '-')}"
+
+
+def parse(arguments: Sequence[str], program: str, model: type[BaseModel]) -> dict[str, Any]:
+    """Read a command line: the values given, by key. Raises SystemExit for --help and mistakes."""
+    parser = argparse.ArgumentParser(program, description=model.__doc__, allow_abbrev=False)
+    for key, field in leaves(model):
+        parser.add_argument(
+            flag(key),
+            dest=key,
+            metavar=kind_of(field).name,
+            action="append" if isinstance(field.default, tuple) and not field.default else "store",
+            default=argparse.SUPPRESS,
+            help=_help(field).replace("%", "%%"),
+        )
+    return vars(parser.parse_args(arguments))
+
+
+def nested(values: dict[str, Any]) -> dict[str, Any]:
+    """Put dotted keys into the sections that they are of."""
+    whole: dict[str, Any] = {}
+    for key, value in values.items():
+        *sections, name = key.split(".")
+        place = whole
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = value
+    return whole
+
+
+def _help(field: FieldInfo) -> str:
+    default = shown(field)
+    return f"{field.description} (default: {default})" if default else str(field.description)
+
+
+def shown(field: FieldInfo) -> str:
+    """Spell a field's default as one would write it; empty where it has none."""
+    match field.default:
+        case None:
+            return ""
+        case float(seconds) if kind_of(field).name == "DURATION":
+            return spell_duration(seconds)
+        case float(number):
+            return f"{number:g}"
+        case ():
+            return "[]"
+        case Enum(value=value):
+            return str(value)
+        case default:
+            return str(default)
+
+
+def spell_duration(seconds: float) -> str:
+    """Spell a duration in the largest unit that it is a whole number of."""
+    for unit, length in (("h", 3600), ("m", 60), ("s", 1)):
+        if seconds and seconds % length == 0:
+            return f"{seconds // length:g}{unit}"
+    return f"{seconds:g}"

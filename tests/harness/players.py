@@ -25,6 +25,9 @@ _END = "zz-end"
 POLL = 0.02
 """Seconds between the reads that tell the API server's version."""
 
+STAYING = 0.5
+"""Share of operations on the object of the one before: what they show has just been touched."""
+
 _numbers = count(1)
 
 
@@ -87,10 +90,13 @@ class Player:
         self._headers = headers
         self._random = Random(name)
         self._known: dict[str, Object] = {}
+        self._last = self._random.choice(places)
 
     def play(self, writing: float) -> None:
         """One operation, which is a write in such a share of all."""
-        place = self._random.choice(self._places)
+        if self._random.random() >= STAYING:
+            self._last = self._random.choice(self._places)
+        place = self._last
         known = self._known.get(place.key)
         if self._random.random() >= writing:
             self._read(place)

@@ -28,6 +28,9 @@ POLL = 0.02
 STAYING = 0.5
 """Share of operations on the object of the one before: what they show has just been touched."""
 
+_AWAY = (503, 504)
+"""What the proxy answers while the line is cut, and where a read may not go upstream."""
+
 _numbers = count(1)
 
 
@@ -38,7 +41,7 @@ class History:
         self.writes: list[Write] = []
         self.updates: list[Update] = []
         self.reads: list[Read] = []
-        self.operations = 0
+        self.unanswered: list[str] = []
         self._found: list[tuple[Write, str, Shows]] = []  # by uid, whose event is still to be found
 
     def note(self, write: Write, shows: Shows, uid: str) -> None:
@@ -68,7 +71,8 @@ class History:
 class Player:
     """One that reads and writes at random, on a connection of its own.
 
-    *headers* go with reads. One beside the proxy sends plain ones.
+    *headers* go with reads. One beside the proxy sends plain ones. Each operation is followed by a
+    *rest* of so many seconds.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Player:
         *,
         through_proxy: bool,
         headers: Headers = (),
+        rest: float = 0.0,
     ) -> None:
         self._name = name
         self._server = server.adding(("User-Agent", name))
@@ -88,6 +93,7 @@ class Player:
         self._places = places
         self._through_proxy = through_proxy
         self._headers = headers
+        self._rest = rest
         self._random = Random(name)
         self._known: dict[str, Object] = {}
         self._last = self._random.choice(places)
@@ -105,6 +111,7 @@ class Player:
         else:
             uid = known["metadata"]["uid"] if known else ""
             self._write(place._replace(uid=uid))
+        time.sleep(self._rest)
 
     def close(self) -> None:
         self._session.__exit__()
@@ -217,8 +224,11 @@ class Player:
         called = time.monotonic()
         answer = self._ask("GET", target, headers)
         returned = time.monotonic()
-        if answer is None or answer.status not in (200, 404):
+        if answer is None or answer.status in _AWAY:
+            how = answer.body[:200] if answer else "the connection broke"
+            self._history.unanswered.append(f"{self._name}: GET {target}: {how!r}")
             return None, None
+        assert answer.status in (200, 404), f"GET {target}: {answer}"
         read = Read(self._name, called, returned, {}, through_proxy=self._through_proxy)
         if self._through_proxy:
             age = int(answer.header("Age") or 0)
@@ -239,13 +249,14 @@ class Player:
 
     def _ask(self, method: str, target: str, headers: Headers, body: Any = None) -> Answer | None:
         """The answer; None where the connection broke."""
-        self._history.operations += 1
         try:
-            return self._session.ask(method, target, headers=headers, body=body)
+            answer = self._session.ask(method, target, headers=headers, body=body)
         except (OSError, HTTPException):
             self.close()
             self._session = Session(self._server)
             return None
+        assert answer.status < 500 or answer.status in _AWAY, f"{method} {target}: {answer}"
+        return answer
 
 
 def play(players: Mapping[Player, float], operations: int) -> None:

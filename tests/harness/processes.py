@@ -22,8 +22,11 @@ if sys.platform == "linux":
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 
-# Below Linux's ephemeral ports, so that no outgoing connection takes one meanwhile.
-_PORTS = range(20_000, 32_000)
+# Below Linux's ephemeral ports, so that no outgoing connection takes one meanwhile. Each worker of
+# pytest-xdist has its share: a port found free is taken by a server only a second later.
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_PORTS = range(20_000 + _WORKER % _WORKERS, 32_000, _WORKERS)
 
 
 class ProcessDiedError(AssertionError):

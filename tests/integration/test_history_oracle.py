@@ -31,7 +31,7 @@ from tests.harness.violations import (
 )
 from tests.harness.watch_delay import WatchDelay
 
-OPERATIONS = int(os.environ.get("KUBECACHE_TEST_OPERATIONS", "1500"))
+OPERATIONS = int(os.environ.get("KUBECACHE_TEST_OPERATIONS", "900"))
 """Reads and writes of each test, however long they take."""
 
 CLIENTS = 6

@@ -208,7 +208,8 @@ def behind(apiserver: ApiServer) -> Iterator[tuple[Proxy, str]]:
     collection = CONFIGMAPS.format(ns=apiserver.new_namespace())
     create(apiserver.server, collection, configmap("a", {"k": "0"}))
     with late(apiserver, seconds=60) as proxy:
-        read(proxy.read, collection, "max-age=60").ok()
+        first = read(proxy.read, collection, "max-age=60").ok()
+        assert how(first) == "hit"  # a live one would show what the cache may not go behind
         write(apiserver, collection, "1")
         yield proxy, f"{collection}/a"
 

@@ -2,6 +2,9 @@
 
 PYTHON ?= python3
 CONTAINER ?= docker
+# Tests wait a lot: three workers keep two cores busy. A file's tests stay with one, for its fixtures.
+WORKERS ?= 3
+SPREAD = -n $(WORKERS) --dist loadfile --max-worker-restart=0
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST ?= $(BIN)/pytest
@@ -25,7 +28,7 @@ test: lint type ## everything: lint, types, unit and integration tests
 	@$(PYTHON) tests/apiserver/build.py || true
 	@$(PYTHON) tests/clients/build.py || true
 	@$(PYTHON) tests/helm/tool.py version --short || true
-	@$(PYTEST)
+	@$(PYTEST) $(SPREAD)
 
 lint: $(READY) ## ruff and the import order
 	@$(BIN)/ruff check
@@ -39,11 +42,11 @@ format: $(READY) ## let ruff fix and format
 type: $(READY) ## mypy --strict
 	@$(BIN)/mypy
 
-unit: $(READY) ## unit tests alone: seconds
-	@$(BIN)/pytest tests/unit
+unit: $(READY) ## unit tests alone: a minute
+	@$(BIN)/pytest $(SPREAD) tests/unit
 
 integration: $(READY) apiserver ## tests against a real kube-apiserver
-	@$(BIN)/pytest tests/integration
+	@$(BIN)/pytest $(SPREAD) tests/integration
 
 nightly: $(READY) apiserver ## 100,000 random operations, and everything behind two proxies: an hour
 	@KUBECACHE_TEST_OPERATIONS=100000 $(BIN)/pytest --timeout=3600 tests/integration/test_list_oracle.py

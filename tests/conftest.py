@@ -15,6 +15,7 @@ from tests.harness.proxy import CHAINED, Proxy
 
 _INTEGRATION = Path(__file__).parent / "integration"
 _SKIPPED = "no Go and no KUBEBUILDER_ASSETS, so no kube-apiserver: integration tests are skipped"
+_died: list[object] = []
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -37,15 +38,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Builds kube-apiserver before the first test, whose time limit it would exceed."""
-    needed = any(item.get_closest_marker("apiserver") for item in session.items)
-    if not needed or session.config.option.collectonly:
+    if session.config.option.collectonly or hasattr(session.config, "workerinput"):
         return
-    if not _required() and not build.available():
-        return
-    try:
-        build.assets()
-    except build.CannotBuildError as error:
-        raise pytest.UsageError(f"integration tests need a kube-apiserver: {error}") from error
+    if any(item.get_closest_marker("apiserver") for item in session.items):
+        _build()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(ids: list[str]) -> None:
+    """The same for workers, which wait meanwhile: what goes wrong in them is told as a crash."""
+    if any(_INTEGRATION.name in Path(each.partition("::")[0]).parts for each in ids):
+        _build()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -54,6 +57,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
     for reason, count in reasons.items():
         terminalreporter.write_line(f"WARNING: {count} skipped: {reason}", red=True, bold=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(error: object) -> None:
+    """Notes that a worker has died."""
+    if error:
+        _died.append(error)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker that dies leaves tests that haven't run: that's no list of what failed."""
+    if _died:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
 @pytest.hookimpl(wrapper=True)
@@ -86,6 +102,15 @@ def proxy(apiserver: ApiServer) -> Iterator[Proxy]:
 def namespace(apiserver: ApiServer) -> str:
     """A new namespace of the shared kube-apiserver, for one test."""
     return apiserver.new_namespace()
+
+
+def _build() -> None:
+    if not _required() and not build.available():
+        return
+    try:
+        build.assets()
+    except build.CannotBuildError as error:
+        raise pytest.UsageError(f"integration tests need a kube-apiserver: {error}") from error
 
 
 def _required() -> bool:

@@ -147,6 +147,8 @@ class ApiServer:
     def wait_ready(self, timeout: float = 60) -> None:
         deadline = time.monotonic() + timeout
         while not self._is_ready():
+            if self._etcd_process and self._etcd_process.code is not None:
+                raise self._etcd_process.failure("has ended")
             process = self.process
             if process.code is not None or time.monotonic() > deadline:
                 raise process.failure("is not ready")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import random
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import cycle
 from pathlib import Path
+from typing import IO
 
 # A trampoline, as preexec_fn is unsafe beside threads: the kernel kills the child when the
 # thread that started it ends, however pytest dies.
@@ -22,8 +26,12 @@ if sys.platform == "linux":
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 
-# Below Linux's ephemeral ports, so that no outgoing connection takes one meanwhile.
+# Below Linux's ephemeral ports, so that no outgoing connection takes one meanwhile. Each process
+# has a block of its own, and takes its ports in turn: a port that is found free is listened on only
+# a second later, and may be left for a while.
 _PORTS = range(20_000, 32_000)
+_BLOCK = 500
+_locks: list[IO[str]] = []  # held as long as the process lives
 
 
 class ProcessDiedError(AssertionError):
@@ -32,14 +40,30 @@ class ProcessDiedError(AssertionError):
 
 def free_port() -> int:
     """A loopback port that nobody listens on."""
-    while True:
-        port = random.choice(_PORTS)
+    for port in _own_ports():
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
             return port
+    raise AssertionError("unreachable: ports are taken in turn without end")
+
+
+@cache
+def _own_ports() -> Iterator[int]:
+    """The ports of a block that no other process has, again and again."""
+    folder = Path(tempfile.gettempdir())
+    for begin in _PORTS[::_BLOCK]:
+        lock = (folder / f"kubecache-ports-{os.getuid()}-{begin}").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            continue
+        _locks.append(lock)
+        return cycle(range(begin, begin + _BLOCK))
+    raise AssertionError("all blocks of ports are taken")
 
 
 class Process:

@@ -27,7 +27,7 @@ from tests.harness.traffic import (
     random_of_test,
 )
 
-OPERATIONS = int(os.environ.get("KUBECACHE_TEST_OPERATIONS", "1200"))
+OPERATIONS = int(os.environ.get("KUBECACHE_TEST_OPERATIONS", "900"))
 """Writes and comparisons of each test, however long they take."""
 
 COMPARISONS = OPERATIONS // 3

@@ -19,8 +19,9 @@ WARNING = "WARNING: 1 skipped: no Go and no KUBEBUILDER_ASSETS"
 class Machine:
     """One without Go, and on which nothing was built."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *spread: str) -> None:
         self.folder = folder
+        self._spread = spread
         dropped = ("CI", "KUBEBUILDER_ASSETS", "PYTEST_ADDOPTS")
         kept = {name: value for name, value in os.environ.items() if name not in dropped}
         self.env = kept | {"PATH": str(folder), "KUBECACHE_TEST_CACHE": str(folder / "cache")}
@@ -40,7 +41,7 @@ class Machine:
 
     def pytest(self, **env: str) -> tuple[int, str]:
         """An integration test; the list of what failed stays that of the run that is under way."""
-        return self.run("-m", "pytest", "-p", "no:cacheprovider", TEST, **env)
+        return self.run("-m", "pytest", "-p", "no:cacheprovider", *self._spread, TEST, **env)
 
     def build(self, **env: str) -> tuple[int, str]:
         return self.run("tests/apiserver/build.py", **env)
@@ -60,16 +61,22 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_without_one_integration_tests_are_skipped_aloud(machine: Machine) -> None:
-    code, output = machine.pytest()
+@pytest.fixture(params=["", "-n 2 --dist loadfile"], ids=["one process", "workers"])
+def spread(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
+    """A machine that runs tests by themselves, or by workers."""
+    return Machine(tmp_path, *request.param.split())
+
+
+def test_without_one_integration_tests_are_skipped_aloud(spread: Machine) -> None:
+    code, output = spread.pytest()
     assert code == 0
     assert "1 skipped" in output
     assert output.count("WARNING") == 1
     assert WARNING in output
 
 
-def test_without_one_ci_fails(machine: Machine) -> None:
-    code, output = machine.pytest(CI="true")
+def test_without_one_ci_fails(spread: Machine) -> None:
+    code, output = spread.pytest(CI="true")
     assert code not in (0, 1, 5)  # before any test: nothing that would be run once more
     assert "integration tests need a kube-apiserver: neither Go nor KUBEBUILDER_ASSETS" in output
     assert "skipped" not in output

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -40,10 +42,10 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _run(tree: Path, *codes: int) -> tuple[int, str]:
+def _run(tree: Path, *codes: int, words: Sequence[str] = ()) -> tuple[int, str]:
     (tree / "codes").write_text("".join(f"{code}\n" for code in codes))
     done = subprocess.run(
-        [".ci/pytest"], cwd=tree, capture_output=True, text=True, check=False, timeout=30
+        [".ci/pytest", *words], cwd=tree, capture_output=True, text=True, check=False, timeout=30
     )
     assert not done.stderr
     assert not (tree / "codes").read_text()  # ran as often as it was to
@@ -62,9 +64,10 @@ def test_a_suite_that_did_not_end_fails(tree: Path, code: int) -> None:
 
 
 def test_what_failed_runs_once_more_and_is_named(tree: Path) -> None:
-    code, output = _run(tree, 1, 0)
+    code, output = _run(tree, 1, 0, words=["-n", "3"])
     assert code == 0
-    assert _AGAIN in output
+    assert output.startswith("ran: -n 3\n")
+    assert f"{_AGAIN} -n 3 -n 0\n" in output  # by itself
     warning = output.partition("WARNING: flaky")[2]
     assert all(each in warning for each in _FAILED)
 
@@ -91,4 +94,39 @@ def test_ci_runs_make_test_with_it() -> None:
         timeout=30,
         env=os.environ | {"MAKEFLAGS": ""},
     )
-    assert ".ci/pytest" in done.stdout.splitlines()
+    assert any(line.startswith(".ci/pytest ") for line in done.stdout.splitlines())
+
+
+_DIES = """
+import os
+
+def test_dies():
+    os._exit(1)
+
+def test_never_runs():
+    pass
+"""
+
+
+def test_a_worker_that_dies_leaves_no_list_of_what_failed(tmp_path: Path) -> None:
+    """With exit code 1, what it was at would run once more, but not what it had yet to do."""
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "test_dies.py").write_text(_DIES)
+    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", f"--rootdir={tmp_path}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *_spread(), str(tests)],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == pytest.ExitCode.INTERNAL_ERROR, done.stdout
+    assert "crashed while running" in done.stdout
+
+
+def _spread() -> list[str]:
+    """How `make test` has pytest divide the tests among workers."""
+    [line] = [line for line in (_ROOT / "Makefile").read_text().splitlines() if "SPREAD = " in line]
+    return line.partition(" = ")[2].replace("$(WORKERS)", "2").split()

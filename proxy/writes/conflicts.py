@@ -191,11 +191,11 @@ def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | No
     try:
         theirs = _decoded(states.theirs)
         base = _decoded(states.base) if states.base is not None else None
-    except NOT_UNDERSTOOD:
+        if overlap is not None and base is not None and overlap.changes:
+            return change_causes(resource, overlap.changes, base, theirs)
+        return conflict_causes(resource, base, theirs, attempt.version)
+    except NOT_UNDERSTOOD:  # what is nested deeply may be decoded, and too deep to be compared
         return []
-    if overlap is not None and base is not None and overlap.changes:
-        return change_causes(resource, overlap.changes, base, theirs)
-    return conflict_causes(resource, base, theirs, attempt.version)
 
 
 async def _compare(

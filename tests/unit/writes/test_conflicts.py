@@ -1,0 +1,95 @@
+"""Conflicts of what can't be understood: they stay the API server's own 409."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from proxy.kube.envelope import encode_status
+from proxy.kube.errors import conflict
+from proxy.kube.negotiation import JSON
+from proxy.kube.requests import Headers, parse_request
+from proxy.kube.resources import Resource
+from proxy.upstream.client import Response
+from proxy.writes.attempt import read_attempt
+from proxy.writes.conflicts import Conflicts
+from proxy.writes.written import Written, whole
+
+SHELVES = Resource("a.b", "v1", "shelves")
+REFUSAL = encode_status(conflict(SHELVES, "x"), JSON)
+HEADERS: Headers = [(b"content-type", JSON.encode())]
+
+
+def shelf(version: int, books: bytes) -> bytes:
+    metadata = b'"metadata":{"name":"x","resourceVersion":"%d"}' % version
+    return b'{"apiVersion":"a.b/v1","kind":"Shelf",%s,"books":%s}' % (metadata, books)
+
+
+def nested(depth: int, innermost: bytes) -> bytes:
+    return b'{"a":' * depth + innermost + b"}" * depth
+
+
+class ApiServer:
+    """Shows the object at version 2, and in a list as it was at version 1; no informer has it."""
+
+    def __init__(self, base: bytes, theirs: bytes) -> None:
+        self._base, self._theirs = base, theirs
+
+    @asynccontextmanager
+    async def open(self, method: str, target: str, headers: Headers) -> AsyncIterator[Response]:
+        body = b'{"items":[%s]}' % self._base if "resourceVersion=1&" in target else self._theirs
+        yield Response(200, HEADERS, whole(body))
+
+    def find(self, *_: Any) -> None:
+        return None
+
+    def acknowledge(self, *_: Any) -> None:
+        pass
+
+    async def put(self, body: bytes, *headers: tuple[bytes, bytes]) -> tuple[Any, Conflicts]:
+        """Refuse an update; returns the Status that its client gets."""
+        own = cast(Any, self)
+        conflicts = Conflicts(own, own, lambda: "")
+        path = SHELVES.path("default").encode() + b"/x"
+        asked = [*HEADERS, *headers]
+        attempt = read_attempt(parse_request("PUT", path, b"", asked), asked, body)
+        assert attempt
+        refusal = Written(409, HEADERS, whole(REFUSAL))
+        written = await conflicts.resolve(attempt, refusal, cast(Any, None))
+        assert written.status == 409
+        return json.loads(b"".join([chunk async for chunk in written.chunks])), conflicts
+
+
+MERGES = (b"x-kubecache-on-conflict", b"merge")
+
+
+@pytest.mark.parametrize("depth", [1, 1200])
+def test_an_object_is_explained_unless_it_is_nested_too_deeply(depth: int) -> None:
+    server = ApiServer(shelf(1, nested(depth, b"1")), shelf(2, nested(depth, b"2")))
+    status, _ = asyncio.run(server.put(shelf(1, b"3")))
+    assert bool(status["details"].get("causes")) is (depth == 1)
+    assert status["message"] == json.loads(REFUSAL)["message"]
+
+
+@pytest.mark.parametrize("headers", [(), (MERGES,)], ids=["explain", "merge"])
+def test_no_depth_makes_a_conflict_an_error(headers: tuple[tuple[bytes, bytes], ...]) -> None:
+    """What is just not too deep to be decoded may be too deep to be compared."""
+
+    async def story() -> None:
+        for depth in range(800, 1010, 3):
+            server = ApiServer(shelf(1, nested(depth, b"1")), shelf(2, nested(depth, b"2")))
+            await server.put(shelf(1, b"3"), *headers)
+
+    asyncio.run(story())
+
+
+def test_a_body_that_is_not_text_is_not_merged() -> None:
+    server = ApiServer(shelf(1, b"1"), shelf(2, b"2"))
+    body = shelf(1, b'"\xff"')
+    _, conflicts = asyncio.run(server.put(body, MERGES))
+    assert conflicts.merges == {"unknown": 1}

@@ -67,7 +67,7 @@ def _parse(query: bytes) -> ReadOptions:
         allow_watch_bookmarks=_boolean(pairs.get("allowWatchBookmarks")) or False,
         send_initial_events=_boolean(pairs.get("sendInitialEvents")),
         timeout_seconds=_seconds(pairs.get("timeoutSeconds")),
-        pretty=asked_indent(query),
+        pretty=_indent(query, pairs),
     )
 
 
@@ -78,13 +78,13 @@ TIMEOUT = re.compile(r"(0|([0-9]+(h|m|s))+)?")
 
 
 def asked_indent(query: bytes) -> bool | None:
-    """Read ``pretty`` of any request; None where it's left to the user agent, or too long to tell.
+    """Read ``pretty`` of any request; None where the user agent decides, or where it's too long."""
+    return None if len(query) > MAX_QUERY else _indent(query, parse_query(query))
 
-    Only what is spelled out counts (``isPrettyPrint`` looks into the raw query first).
-    """
-    if b"pretty" not in query or len(query) > MAX_QUERY:
-        return None
-    return _pretty(parse_query(query).get("pretty", ""))
+
+def _indent(query: bytes, pairs: dict[str, str]) -> bool | None:
+    """Only what is spelled out counts (``isPrettyPrint`` looks into the raw query first)."""
+    return _pretty(pairs.get("pretty", "")) if b"pretty" in query else None
 
 
 def _refuse(pairs: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from proxy.server.flags import flag, kind_of, leaves
+from proxy.server.flags import flag, is_section, kind_of, leaves
 
 LONGEST = 80
 """Characters of a value that a complaint repeats."""
@@ -78,14 +78,14 @@ def _what(error: ErrorDetails, model: type[BaseModel]) -> str:
 
 def _did_you_mean(place: Place, model: type[BaseModel]) -> str:
     section = _at(place[:-1], model)
-    known = list(section.model_fields) if _is_section(section) else []
+    known = list(section.model_fields) if is_section(section) else []
     meant = difflib.get_close_matches(str(place[-1]).replace("-", "_").lower(), known, 1)
     return f"; did you mean {meant[0]}?" if meant else f"; there are {', '.join(known)}"
 
 
 def _expected(place: Place, model: type[BaseModel]) -> str:
     found = _at(place, model)
-    if _is_section(found):
+    if is_section(found):
         return f"a mapping of {', '.join(found.model_fields)}"
     return kind_of(found).expected if isinstance(found, FieldInfo) else ""
 
@@ -96,16 +96,12 @@ def _at(place: Place, model: type[BaseModel]) -> Any:
     for step in place:
         if isinstance(step, int):
             found = get_args(found.annotation)[0] if isinstance(found, FieldInfo) else None
-        elif _is_section(found) and step in found.model_fields:
+        elif is_section(found) and step in found.model_fields:
             field = found.model_fields[step]
-            found = field.annotation if _is_section(field.annotation) else field
+            found = field.annotation if is_section(field.annotation) else field
         else:
             return None
     return found
-
-
-def _is_section(found: Any) -> bool:
-    return isinstance(found, type) and issubclass(found, BaseModel)
 
 
 def _cut(text: str) -> str:

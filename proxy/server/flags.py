@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, TypeGuard, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -34,12 +34,16 @@ def _choices(annotation: Any) -> list[str]:
     return []
 
 
+def is_section(found: object) -> TypeGuard[type[BaseModel]]:
+    """Tell a model, whose fields are settings of their own."""
+    return isinstance(found, type) and issubclass(found, BaseModel)
+
+
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """The keys of a model and of the sections within, dotted."""
     for name, field in model.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from leaves(inner, f"{prefix}{name}.")
+        if is_section(field.annotation):
+            yield from leaves(field.annotation, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", field
 

@@ -131,6 +131,9 @@ class _Source:
     async def current_version(self) -> int:
         return self._version
 
+    async def list_object(self, key: str) -> bytes:
+        raise NotImplementedError
+
     def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
         raise NotImplementedError
 

@@ -124,6 +124,11 @@ class History:
         found = self.read(cursor, 1) if cursor is not None else None
         return found[0] if found and found[0].version == version else None
 
+    def after(self, version: int) -> Event | None:
+        """Find the first event that is newer than *version*, of those that are left."""
+        found = self.read(self.cursor_after(max(version, self.floor)) or self._first, 1)
+        return found[0] if found else None
+
     def version_of(self, key: str, version: int) -> Object | None:
         """Find what an object was at the *version* of its own, if an event shows it."""
         event = self.at(version)
@@ -133,6 +138,15 @@ class History:
             if event.object.key == key and event.previous and event.previous.version == version:
                 return event.previous
         return None
+
+    def before(self, moment: float, key: str, now: Object | None) -> Object | None:
+        """Tell what an object that is *now* this one was right before *moment*."""
+        for event in reversed(self._events):
+            if event is None or event.seen < moment:
+                break
+            if event.object.key == key:
+                now = event.previous
+        return now
 
     def newest(self, limit: int) -> list[Event]:
         """The last *limit* events, the newest one first."""

@@ -31,6 +31,7 @@ from proxy.cache.store import Store
 from proxy.cache.supervisor import Supervisor
 from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType, Form, UnknownLayoutError
+from proxy.forms.objects import Object
 from proxy.kube.resources import collection_key
 
 log = logging.getLogger(__name__)
@@ -107,6 +108,11 @@ class Informer:
     def version(self) -> int:
         """The newest resourceVersion that it holds; 0 before the first sync."""
         return self.view.store.version if self.view else 0
+
+    @property
+    def newest(self) -> Object | None:
+        """The object of the highest version that it holds; None if that is not known."""
+        return self.view.store.newest if self.view else None
 
     @property
     def staleness(self) -> float:
@@ -284,9 +290,24 @@ class Informer:
         if self.view is None or expected.is_of_collection:
             return True
         found = self.view.store.get(expected.key)
-        return (found is not None and found.version >= expected.version) or (
-            self.view.history.at(expected.version) is not None
+        return (found is not None and found.version == expected.version) or (
+            self.view.history.version_of(expected.key, expected.version) is not None
         )
+
+    def contradicts(self, expected: Expectation, write: Write) -> bool:
+        """Tell whether a write's answer is of another history than the one held: etcd was restored.
+
+        A version that was given out after a higher one had been seen. A write that changes nothing
+        answers with an old one too, which is the one that was held.
+        """
+        if self.view is None or write.version > self.version:
+            return False
+        history = self.view.history
+        later = history.after(write.version)
+        if later is None or later.seen >= write.sent:
+            return False
+        held = history.before(write.sent, expected.key, self.view.store.get(expected.key))
+        return held is None or held.version != write.version
 
     def _has_deleted(self, expected: Expectation) -> bool:
         return self.view is not None and any(

@@ -144,6 +144,9 @@ class Informers:
         """Let the informers that hold an object or a collection expect what happened to it."""
         for informer in self.of(resource):
             if not informer.scope.namespace or expected.concerns(informer.key, expected.client):
+                if write is not None and informer.contradicts(expected, write):
+                    informer.drop(Ending.REWOUND)
+                    self._rerun(informer, Trigger.REWOUND)
                 informer.acknowledge(expected, write)
 
     def note(self, resource: Resource, namespace: str, read: Verb) -> None:
@@ -195,8 +198,11 @@ class Informers:
 
     def relist(self, informer: Informer) -> None:
         """List a resource anew; what is new becomes events, so reads and watches go on."""
+        self._rerun(informer, Trigger.ASKED)
+
+    def _rerun(self, informer: Informer, reason: Trigger) -> None:
         self._tasks[informer.scope].cancel()
-        self._run(informer, Trigger.ASKED)
+        self._run(informer, reason)
 
     async def _keep(self, informer: Informer, reason: Trigger) -> None:
         """Run a reflector for ever; while it is refused or has failed, reads are forwarded."""

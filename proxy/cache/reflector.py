@@ -16,6 +16,7 @@ from proxy.cache.backoff import Backoff
 from proxy.cache.store import Store
 from proxy.cache.view import Ending
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Form, UnknownLayoutError
+from proxy.forms.objects import Object
 from proxy.kube.errors import (
     ApiError,
     BadRequest,
@@ -57,6 +58,9 @@ class Source(Protocol):
     async def current_version(self) -> int:
         """Learn the API server's resourceVersion now, from a consistent read."""
 
+    async def list_object(self, key: str) -> bytes:
+        """Get a consistent list of one object, which is empty if that doesn't exist."""
+
     def watch(self, version: int | None) -> Lines:
         """Watch from *version*; None asks for a WatchList: all objects first, then a bookmark."""
 
@@ -70,6 +74,10 @@ class Sink(Protocol):
     @property
     def version(self) -> int:
         """resourceVersion of the state held."""
+
+    @property
+    def newest(self) -> Object | None:
+        """The object of the highest version in it; None if that is not known."""
 
     async def replace(self, form: Form, store: Store, version: int) -> None:
         """Take over a complete state, gathered in a store of its own."""
@@ -96,6 +104,7 @@ class Trigger(StrEnum):
     BROKEN = "broken"
     EXPIRED = "expired"
     REWOUND = "rewound"
+    DOUBTED = "doubted"
     LAYOUT = "layout"
     ASKED = "asked"
     ERROR = "error"
@@ -307,14 +316,12 @@ class Reflector:
         return state
 
     async def _resume(self, state: Disconnected) -> State:
-        """Watch on from where the last watch ended, unless the API server was set back.
-
-        A watch from a version that a restored server never had is silent for ever.
-        """
-        held = self._sink.version  # a barrier may raise it meanwhile
-        if await self._source.current_version() < held:
+        """Watch on from where the last watch ended, unless the API server was set back."""
+        doubt = await self._doubt(state.form)
+        if doubt is Trigger.REWOUND:
             self._sink.drop(Ending.REWOUND)
-            return Unsynced(Trigger.REWOUND)
+        if doubt is not None:
+            return Unsynced(doubt)
         if state.reason is Trigger.ENDED:  # as all watches of a CRD do when it is changed
             form = await self._source.describe()
             if form.shape != state.form.shape:
@@ -327,6 +334,26 @@ class Reflector:
         self._sink.contact()
         self.restarts[state.reason] += 1
         return self._streaming(state.form)
+
+    async def _doubt(self, form: Form) -> Trigger | None:
+        """Look for signs that the API server's history isn't the one whose state is held.
+
+        A watch from a version that a restored server never had is silent for ever, and one from a
+        version that it has reached again leaves out what was lost. Then the newest object held
+        isn't there as it is held; where it's gone, that may be a deletion as well.
+        """
+        held, newest = self._sink.version, self._sink.newest  # a barrier may raise it meanwhile
+        if await self._source.current_version() < held:
+            return Trigger.REWOUND
+        if newest is None:
+            return None
+        try:
+            there = form.decode_page(await self._source.list_object(newest.key)).objects
+        except BadRequest:  # an API that knows no field selectors
+            return None
+        if not there:
+            return Trigger.DOUBTED
+        return Trigger.REWOUND if newest.version != there[0].version <= held else None
 
     def _streaming(self, form: Form) -> Streaming:
         return Streaming(self._source.watch(self._sink.version), form, self._clock())

@@ -89,7 +89,8 @@ class Snapshot:
 class Store:
     """A sorted map of objects; ``version`` is that of the newest event or list it holds.
 
-    ``changed`` is the version of the newest change, which bookmarks leave behind.
+    ``changed`` is the version of the newest change, which bookmarks leave behind. ``newest`` is the
+    object of the highest version, None while that has been removed.
     ``replaced_bytes`` counts the bytes of all versions that were replaced or removed: what a
     snapshot keeps alive at the most is what was added to it since.
     """
@@ -97,6 +98,7 @@ class Store:
     def __init__(self, indexed: Sequence[int] = ()) -> None:
         self.version = 0
         self.changed = 0
+        self.newest: Object | None = None
         self.raw_bytes = 0
         self.replaced_bytes = 0
         self.indexes = Indexes(indexed)
@@ -133,6 +135,8 @@ class Store:
         """Add or replace an object; returns the one that was there."""
         previous = self._objects.get(found.key)
         self._objects[found.key] = found
+        if self.newest is None or found.version >= self.newest.version:
+            self.newest = found
         self._account(previous, found)
         self._own_spine()
         at, chunk = self._chunk_of(found.key)
@@ -144,6 +148,8 @@ class Store:
         """Take an object out; returns it."""
         previous = self._objects.pop(key, None)
         if previous is not None:
+            if previous is self.newest:
+                self.newest = None
             self._account(previous, None)
             self._own_spine()
             at, chunk = self._chunk_of(key)

@@ -212,6 +212,13 @@ _COMPARISON = re.compile(r"(?P<field>.*?)(?P<operator>!=|==|=)(?P<value>.*)", re
 _ESCAPED_VALUE = re.compile(r"(?:\\[\\,=]|[^\\,=])*", re.DOTALL)
 
 
+def name_selector(name: str) -> str:
+    """Write the field selector of one name (``fields.EscapeValue``)."""
+    for special in "\\,=":
+        name = name.replace(special, f"\\{special}")
+    return f"metadata.name={name}"
+
+
 def parse_field_selector(text: str) -> FieldSelector:
     """Read a ``fieldSelector`` parameter; "" selects everything. Raises SelectorError."""
     terms = []

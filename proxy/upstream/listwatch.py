@@ -10,6 +10,7 @@ from proxy.forms.form import Form
 from proxy.forms.json import JsonForm, list_version
 from proxy.kube.errors import BadRequest
 from proxy.kube.selectable import SelectableField, selectable_fields
+from proxy.kube.selectors import name_selector
 from proxy.upstream.client import Client
 from proxy.upstream.discovery import Definition, definition, describe
 
@@ -71,6 +72,12 @@ class ListWatch:
             return list_version(await self._client.get(f"{self._probed}?{_NOBODY}"))
         except BadRequest:  # an API that knows no field selectors
             return list_version(await self.list_page(1, ""))
+
+    async def list_object(self, key: str) -> bytes:
+        """Get a consistent list of one object, which is empty if that doesn't exist."""
+        namespace, _, name = key.rpartition("/")
+        query = urlencode({"fieldSelector": name_selector(name), "limit": 1})
+        return await self._client.get(f"{self._resource.path(namespace)}?{query}")
 
     def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
         """Watch from *version*, or with None by WatchList; yields lines as they arrive."""

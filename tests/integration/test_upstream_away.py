@@ -291,6 +291,72 @@ def test_an_apiserver_restored_from_a_backup(own: ApiServer) -> None:
         assert seen.total("kubecache_informer_relists_total", reason="rewound") == 1
 
 
+def lose(own: ApiServer, proxy: Proxy, name: str) -> None:
+    """Writes a ConfigMap that the backup doesn't know, often, and lets the cache see it."""
+    if get(own.server, f"{DEFAULT}/{name}").status == 404:
+        create(own.server, DEFAULT, configmap(name))
+    for number in range(40):
+        lost = patch(own.server, f"{DEFAULT}/{name}", {"data": {"k": f"lost-{number}"}})
+    caught_up(proxy.read, CONFIGMAPS, lost["metadata"]["resourceVersion"])
+
+
+def overtake(own: ApiServer, version: int) -> None:
+    """Writes until the API server's versions are beyond one that it has had before."""
+    with Session(own.server) as session:
+        while own.revision() <= version:
+            name = {"metadata": {"generateName": "overtaking-"}}
+            session.ask("POST", "/api/v1/namespaces/default/serviceaccounts", body=name).ok()
+
+
+@pytest.mark.parametrize("name", ["a", "new"])
+def test_a_restored_apiserver_whose_versions_have_overtaken_the_cache(
+    own: ApiServer, faults: FaultProxy, proxy: Proxy, name: str
+) -> None:
+    """The watch could go on where it was, and what was lost would never be missed."""
+    cached(proxy.read, CONFIGMAPS)
+    own.backup()
+    eventually(lambda: get(proxy.read, f"{DEFAULT}/a").status == 200, "back again")
+    lose(own, proxy, name)
+    version = own.revision()
+    faults.refuse()
+    faults.cut()
+    own.restore()
+    overtake(own, version)
+    faults.resume()
+
+    def is_right() -> bool:
+        direct, seen = get(own.server, f"{DEFAULT}/{name}"), get(proxy.read, f"{DEFAULT}/{name}")
+        return (direct.status, direct.content) == (seen.status, seen.content)
+
+    eventually(is_right, "what was lost is gone")
+    cached(proxy.read, CONFIGMAPS)
+    assert is_right()
+    assert_caught_up(own, proxy)
+
+
+def test_writes_to_a_restored_apiserver_are_seen(own: ApiServer) -> None:
+    """Also before the watch has shown that it's another history, and when it no longer would."""
+    own.backup()
+    with Proxy(own.kubeconfig(), config=NAMED) as proxy:
+        cached(proxy.read, CONFIGMAPS)
+        lose(own, proxy, "a")
+        version = own.revision()
+        own.restore()
+
+        def write() -> bool:
+            mine, header = {"data": {"k": "mine"}}, [MERGE_PATCH]
+            return ask(proxy.read, "PATCH", f"{DEFAULT}/a", headers=header, body=mine).status == 200
+
+        eventually(write, "a write that goes through")
+        assert get(proxy.read, f"{DEFAULT}/a").json()["data"]["k"] == "mine"
+        overtake(own, version)
+        cached(proxy.read, CONFIGMAPS)
+        for wishes in ((), (("Cache-Control", "max-age=0"),)):
+            seen = get(proxy.read, f"{DEFAULT}/a", headers=wishes)
+            assert seen.json()["data"]["k"] == "mine"
+        assert_caught_up(own, proxy)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.unchained("the one behind takes the silence for quiet, and is never silent itself")

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from proxy.cache.reflector import PAGE
 from proxy.forms.form import Form
-from tests.unit.builders import PODS, Clock, Wire
+from tests.unit.builders import PODS, Clock, Wire, item
 
 T = TypeVar("T")
 
@@ -60,6 +60,10 @@ class ScriptedSource:
     async def current_version(self) -> int:
         self.asked.append("version")
         return result(self._versions.pop(0)) if self._versions else 10**9
+
+    async def list_object(self, key: str) -> bytes:
+        self.asked.append(f"object {key}")
+        return result(self._pages.pop(0))
 
     def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
         raise AssertionError(version)
@@ -118,6 +122,9 @@ class ServedSource:
         if self.failure is not None:
             raise self.failure
         return self.version
+
+    async def list_object(self, key: str) -> bytes:
+        return self._wire.page(item("x", version=3), version=self.version)
 
     async def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
         await self._unless_muted()

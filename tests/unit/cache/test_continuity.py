@@ -122,6 +122,11 @@ class FailingServer:
     async def current_version(self) -> int:
         return self._now
 
+    async def list_object(self, key: str) -> bytes:
+        name = key.rpartition("/")[2]
+        found = [each for each in self.state() if each["metadata"]["name"] == name]
+        return PODS.page(*found, version=self._now)
+
     def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
         raise AssertionError(version)
 

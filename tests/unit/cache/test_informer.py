@@ -428,13 +428,45 @@ async def test_versions_that_went_back_leave_the_need_for_a_proof(kept: Kept) ->
 @played
 async def test_a_version_that_should_be_held_and_is_not_takes_a_proof(kept: Kept) -> None:
     """As of a server that was set back, before that has shown."""
-    await kept.relist(500, stored("a/x", 300))
-    for key in ("a/y", "a/x"):
+    await kept.relist(500, stored("a/x", 300), stored("a/z", 450), stored("a/same", 400))
+    for key in ("a/y", "a/x", "a/z", "a/same"):
         kept.informer.acknowledge(Expectation(key, kept.clock(), version=400))
     assert kept.informer.expectations.of("", "") == [
         Expectation("a/y", 1000.0),
         Expectation("a/x", 1000.0),
+        Expectation("a/z", 1000.0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "sent", "contradicts"),
+    [
+        ("a/x", 9, 1002.0, True),
+        ("a/new", 9, 1002.0, True),
+        ("a/x", 9, 1000.0, False),  # its event may have been held before all that is held now
+        ("a/x", 11, 1002.0, True),
+        ("a/x", 11, 1001.5, False),  # it has changed nothing, and then another did
+        ("a/x", 13, 1002.0, False),
+        ("a/x", 20, 1002.0, False),
+        ("a/y", 3, 1002.0, False),  # it has changed nothing
+        ("a/x", 5, 1000.5, False),
+    ],
+)
+def test_a_version_given_out_after_a_higher_one_is_of_another_history(
+    key: str, version: int, sent: float, *, contradicts: bool
+) -> None:
+    @played
+    async def story(kept: Kept) -> None:
+        await kept.relist(8, stored("a/x", 5), stored("a/y", 3))
+        kept.clock.advance(1)
+        kept.change(EventType.MODIFIED, "a/x", 11)
+        kept.clock.advance(0.7)
+        kept.change(EventType.MODIFIED, "a/x", 13)
+        write = Write(version, sent, sent + 1)
+        expected = Expectation(key, sent + 1, version=version)
+        assert kept.informer.contradicts(expected, write) is contradicts
+
+    story()
 
 
 @played

@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
+from proxy.cache.expectations import Expectation
 from proxy.cache.informer import STALLED, Informer
 from proxy.cache.informers import MAX_NAMESPACES, REFUSED_PAUSE, Informers, Policy
+from proxy.cache.lag import Write
 from proxy.cache.reflector import Trigger
 from proxy.cache.scope import Scope
 from proxy.cache.view import Ending
+from proxy.forms.form import Change, EventType
 from proxy.kube.errors import (
     Forbidden,
     InternalError,
@@ -28,7 +31,7 @@ from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
 from tests.unit import virtual_time
 from tests.unit.builders import PODS as PODS_WIRE
-from tests.unit.builders import Clock
+from tests.unit.builders import Clock, item
 from tests.unit.cache.sources import ServedSource
 
 PODS = Resource("", "v1", "pods")
@@ -428,6 +431,31 @@ async def test_a_server_that_was_set_back_ends_the_view(registry: Registry) -> N
     await asyncio.sleep(10)
     assert view.ended is Ending.REWOUND
     assert registry.found().version == 5
+
+
+@with_registry()
+async def test_a_write_to_a_server_that_was_set_back_is_not_missed(registry: Registry) -> None:
+    """Its versions may have overtaken those held before anything else could show it."""
+    registry.note()
+    await settle()
+    informer = registry.found()
+    view = informer.view
+    assert view is not None
+    event = PODS_WIRE.form().decode_event(
+        PODS_WIRE.event(EventType.MODIFIED, item("x", version=12))
+    )
+    assert isinstance(event, Change)
+    informer.apply(event)
+    await asyncio.sleep(1)
+    sent = registry.clock()
+    expected = Expectation("x", sent, version=9)
+    registry.informers.acknowledge(PODS, expected, Write(9, sent, sent))
+    assert view.ended is Ending.REWOUND
+    assert informer.expectations.of("x", "") == [expected]
+    await settle()
+    assert registry.found().version == 10
+    assert informer.reflector.relists[Trigger.REWOUND] == 1
+    assert not informer.expectations
 
 
 @with_registry(Policy(AT_ONCE, idle_ttl=600.0))

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import chain
+from math import inf
 
 from proxy.cache.backoff import Backoff
 from proxy.cache.difference import (
@@ -150,8 +151,11 @@ class Informer:
         """Note that somebody reads from it."""
         self.last_used = self._clock()
 
-    async def replace(self, form: Form, store: Store, version: int) -> None:
-        """Take over a list; what is new in it becomes events, so that watches go on."""
+    async def replace(self, form: Form, store: Store, version: int, asked: float = -inf) -> None:
+        """Take over a list; what is new in it becomes events, so that watches go on.
+
+        It's a consistent read, so it's of all that was committed when it was *asked* for.
+        """
         store.version = store.changed = version
         if version < self.version:
             self.drop(Ending.REWOUND)
@@ -171,6 +175,7 @@ class Informer:
             self.view = View(form, store, self._clock)
             log.info("informer %s synced: %d objects", self.scope, len(store))
         self.expectations.relisted(self._holds)
+        self.proofs.learn(version, asked, version)
         self._tell()
 
     async def _continue(self, view: View, form: Form, store: Store) -> None:

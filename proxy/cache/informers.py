@@ -221,7 +221,7 @@ class Informers:
             except Exception as error:
                 informer.reflector.last_error = repr(error)
                 log.exception("informer %s failed", informer.scope)
-            informer.drop(Ending.STOPPED)
+            self._leave(informer)
             await asyncio.sleep(REFUSED_PAUSE / 2)
 
     def _gives_up(self, informer: Informer, error: RefusedError) -> bool:
@@ -243,8 +243,18 @@ class Informers:
         self._close(informer)
         return True
 
-    def _close(self, informer: Informer) -> None:
+    def _leave(self, informer: Informer) -> None:
+        """Drop what an informer holds; what it has shown, others of the same objects must hold."""
+        view = informer.view
         informer.drop(Ending.STOPPED)
+        if view is not None:
+            shown = Expectation(informer.key, self._clock(), version=view.store.changed)
+            for other in self.of(informer.scope.resource):
+                if other is not informer and shown.concerns(other.key, ""):
+                    other.acknowledge(shown)
+
+    def _close(self, informer: Informer) -> None:
+        self._leave(informer)
         informer.prover.close()
         if self._informers.pop(informer.scope, None) is not None:
             stored = storage_of(informer.scope.resource)

@@ -16,7 +16,7 @@ from proxy.cache.proofs import Proofs
 from proxy.cache.signal import Signal
 from proxy.cache.view import View
 from proxy.forms.form import Bookmark, Change, UnknownLayoutError
-from proxy.kube.errors import ApiError, ServiceUnavailable, Timeout
+from proxy.kube.errors import ApiError, ServiceUnavailable, Timeout, pause_wanted
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +28,16 @@ EVENT_WAIT = 0.15
 """Seconds within which an event that the API server has committed arrives, as a rule."""
 
 BARRIER_PACE = 1.0
-"""Seconds between the starts of two barriers, and between proofs that are made ahead of time."""
+"""Seconds between the starts of two barriers unless a bookmark ends the first, and between probes
+that are sent ahead of time."""
 
-BARRIER_PROBE = 0.7
-"""Seconds into a barrier at which the probe is sent that its bookmark is held against: the bookmark
-comes after a second, so the proof is fresh when it's made."""
+BARRIER_PROBE = 0.8
+"""Seconds into a barrier at which the probe is sent that its bookmark is held against. It makes the
+API server ask etcd how far it is, which is what the bookmark then says."""
 
-BARRIER_DUE = 1.3
-"""Seconds after which the bookmark has come, as a rule."""
+BARRIER_SOON, BARRIER_DUE = 0.95, 1.3
+"""Seconds between which the bookmark of a barrier comes that began with the one before. The API
+server sends them in rounds, 1 to 1.25 s apart (``cacher/cacher.go``); the first may take two."""
 
 BARRIER_TIMEOUT = 5.0
 """Seconds after which a barrier is given up; the API server ends it after three."""
@@ -112,6 +114,7 @@ class Prover:
         self._quiet_until = -inf  # a probe was refused
         self._barrier: asyncio.Task[None] | None = None
         self._began = -inf  # the last barrier
+        self._renewed = -inf  # when a proof was wanted ahead of time
         self._retry: asyncio.TimerHandle | None = None
         self._late: asyncio.TimerHandle | None = None
         self._check: asyncio.TimerHandle | None = None
@@ -124,13 +127,13 @@ class Prover:
         return view is not None and view.store.changed == self._idle
 
     @property
-    def _is_mute(self) -> bool:
-        """Tell whether the API server gives no answers now."""
+    def is_mute(self) -> bool:
+        """Tell whether the API server gives no answers now, so that no proof need be waited for."""
         return self.is_away or self._clock() < self._quiet_until
 
     def ask(self, moment: float) -> None:
         """See to it that a probe is sent at *moment* or later, which has passed already."""
-        if self._sent >= moment or self._is_mute:
+        if self._sent >= moment or self.is_mute:
             return
         if self._probe is None:
             self._start_probe()
@@ -139,7 +142,8 @@ class Prover:
 
     def refresh(self) -> None:
         """Prove again ahead of time; at most one probe and one barrier a second come of it."""
-        if self._is_mute or self._probe is not None or self._barrier is not None:
+        self._renewed = self._clock()
+        if self.is_mute or self._probe is not None or self._barrier is not None:
             return
         if self.is_idle:
             self._start_barrier()
@@ -148,18 +152,26 @@ class Prover:
 
     def patience(self, moment: float) -> float:
         """How many seconds a proof that is good for *moment* is worth waiting for."""
-        if self._is_mute:
+        if self.is_mute:
             return 0.0
         if self._probe is not None and max(self._sent, self._wanted) >= moment:
             return PROBE_TIMEOUT
-        now = self._clock()
-        left = 0.0
-        if self._sent >= moment and not self.is_idle:
-            left = self._answered + EVENT_WAIT - now
-        due = self._began + BARRIER_DUE - now
-        if self._barrier is not None and due <= EVENT_WAIT and self._sent >= moment:
-            left = max(left, due)
-        return left
+        if self._sent < moment:
+            return 0.0
+        event = 0.0 if self.is_idle else self._answered + EVENT_WAIT - self._clock()
+        return max(self.due, event)
+
+    @property
+    def due(self) -> float:
+        """Seconds within which a bookmark that is due comes; 0 while none is."""
+        began = self._clock() - self._began
+        is_due = self._barrier is not None and BARRIER_SOON <= began < BARRIER_DUE
+        return BARRIER_DUE - began if is_due else 0.0
+
+    @property
+    def sees_nothing(self) -> bool:
+        """Tell whether a barrier is up that an event would have reached: none is on its way."""
+        return self._barrier is not None and self._clock() - self._began > EVENT_WAIT
 
     def close(self) -> None:
         """End what is under way."""
@@ -183,14 +195,14 @@ class Prover:
         except (ApiError, UnknownLayoutError) as error:  # it's there, and tells nothing
             self.is_away = False
             self.counts["probe", "failed"] += 1
-            self._quiet_until = self._clock() + RETRY
+            self._quiet_until = self._clock() + max(RETRY, pause_wanted(error))
             log.debug("probe: %s", error)
         else:
             self.is_away = False
             self._succeed(sent, version, held)
         finally:
             self._probe = None
-        if self._wanted > sent and not self._is_mute:
+        if self._wanted > sent and not self.is_mute:
             self._start_probe()
         self._informer.signal.ring()
 
@@ -218,13 +230,19 @@ class Prover:
             self._start_barrier()
         elif self._barrier is None:
             self._idle = 0
+        else:  # nothing happens anywhere, so its bookmark won't come
+            self._barrier.cancel()
 
     # --- barriers ---
 
     def _start_barrier(self) -> None:
         now = self._clock()
+        if self._barrier is None and now - self._began >= BARRIER_PACE:
+            self._open_barrier(now)
+
+    def _open_barrier(self, now: float) -> None:
         view = self._informer.view
-        if self._barrier is not None or view is None or now - self._began < BARRIER_PACE:
+        if view is None:
             return
         self._began = now
         self._barrier = self._spawn(self._watch(view), name="barrier")
@@ -234,11 +252,12 @@ class Prover:
     async def _watch(self, view: View) -> None:
         """Watch until the first bookmark or event; either says what came after the start."""
         start = self._informer.version
-        result = "failed"
+        result = "needless"
         stream = self._prober.barrier(start)
         try:
             async with asyncio.timeout(BARRIER_TIMEOUT):
                 found = await self._first(stream, view)
+            result = "failed"
             if isinstance(found, Bookmark) and self._is_followed(view):
                 result = "proven"
                 self._idle = view.store.changed
@@ -249,12 +268,15 @@ class Prover:
                     STUCK, self._check_arrival, view, found.object.version
                 )
         except (ApiError, UnknownLayoutError, TimeoutError) as error:
+            result = "failed"
             log.debug("barrier at %d: %s", start, error)
         finally:
             self._barrier = None
             await stream.aclose()
-        self.counts["barrier", result] += 1
+            self.counts["barrier", result] += 1
         self._informer.signal.ring()
+        if result == "proven" and self._renewed > self._began:  # the next round's, if it's in time
+            self._open_barrier(self._clock())
 
     def _is_followed(self, view: View) -> bool:
         """Tell whether the state goes on; a list that has begun will be older than the barrier."""

@@ -26,6 +26,7 @@ from proxy.kube.errors import (
     MethodNotAllowed,
     NotFound,
     ServiceUnavailable,
+    pause_wanted,
 )
 
 PAGE = 250
@@ -79,8 +80,8 @@ class Sink(Protocol):
     def newest(self) -> Object | None:
         """The object of the highest version in it; None if that is not known."""
 
-    async def replace(self, form: Form, store: Store, version: int) -> None:
-        """Take over a complete state, gathered in a store of its own."""
+    async def replace(self, form: Form, store: Store, version: int, asked: float) -> None:
+        """Take over a complete state, gathered in a store of its own; it was *asked* for then."""
 
     def apply(self, change: Change) -> None:
         """Take over one change."""
@@ -129,6 +130,7 @@ class Syncing:
     stream: Lines
     form: Form
     store: Store
+    asked: float
     reason: Trigger
     ended: bool
 
@@ -181,20 +183,20 @@ def after_failure(state: State, error: Exception) -> Recovery:
     if isinstance(error, UnknownLayoutError) and isinstance(state, Unsynced | Syncing):
         raise RefusedError(error)
     if isinstance(state, Unsynced):
-        return Recovery(state, True, _retry_after(error))
+        return Recovery(state, True, pause_wanted(error))
     if isinstance(state, Syncing):
         if isinstance(error, EndedError) and not state.ended:
             return Recovery(Unsynced(state.reason, ended=True), pause=True)
         # A server without WatchList refuses its parameters, or never marks the end.
         unknown = isinstance(error, Invalid | BadRequest | TimeoutError)
-        return Recovery(Unsynced(state.reason, not unknown), not unknown, _retry_after(error))
+        return Recovery(Unsynced(state.reason, not unknown), not unknown, pause_wanted(error))
     if isinstance(error, Expired):
         return Recovery(Unsynced(Trigger.EXPIRED), pause=False)
     if isinstance(error, UnknownLayoutError):
         return Recovery(Unsynced(Trigger.LAYOUT), pause=True)
     if isinstance(state, Disconnected):  # what has led to it still has to be looked into
-        return Recovery(state, True, _retry_after(error))
-    return Recovery(Disconnected(state.form, _reason(error)), True, _retry_after(error))
+        return Recovery(state, True, pause_wanted(error))
+    return Recovery(Disconnected(state.form, _reason(error)), True, pause_wanted(error))
 
 
 def _reason(error: Exception) -> Trigger:
@@ -207,10 +209,6 @@ def _reason(error: Exception) -> Trigger:
             return Trigger.LAYOUT
         case _:
             return Trigger.ERROR
-
-
-def _retry_after(error: Exception) -> float:
-    return float(error.retry_after or 0) if isinstance(error, ApiError) else 0.0
 
 
 class Reflector:
@@ -277,7 +275,7 @@ class Reflector:
                 if state.watch_list:
                     store = Store(form.indexed)
                     stream = self._source.watch(None)
-                    return Syncing(stream, form, store, state.reason, state.ended)
+                    return Syncing(stream, form, store, self._clock(), state.reason, state.ended)
                 return await self._list(form)
             case Syncing():
                 return await self._collect(state)
@@ -288,7 +286,7 @@ class Reflector:
 
     async def _list(self, form: Form) -> State:
         """Page through a list; all its pages are of one version."""
-        store = Store(form.indexed)
+        store, asked = Store(form.indexed), self._clock()
         token = ""
         while True:
             page = form.decode_page(await self._source.list_page(PAGE, token))
@@ -297,7 +295,7 @@ class Reflector:
             token = page.continue_token
             if not token:
                 break
-        await self._sink.replace(form, store, page.version)
+        await self._sink.replace(form, store, page.version, asked)
         return self._streaming(form)
 
     async def _collect(self, state: Syncing) -> State:
@@ -310,7 +308,7 @@ class Reflector:
             if isinstance(event, Change):
                 _apply(state.store, event)
             elif event.initial_end:
-                await self._sink.replace(state.form, state.store, event.version)
+                await self._sink.replace(state.form, state.store, event.version, state.asked)
                 self._deliver(events)
                 return Streaming(state.stream, state.form, self._clock())
         return state

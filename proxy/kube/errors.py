@@ -63,6 +63,11 @@ class ApiError(Exception):
         return gojson.encode(self.status()) + b"\n"
 
 
+def pause_wanted(error: Exception) -> float:
+    """How many seconds a failure asks its client to wait; 0 for any."""
+    return float(error.retry_after or 0) if isinstance(error, ApiError) else 0.0
+
+
 class BadRequest(ApiError):
     """The request can't be understood."""
 

@@ -24,8 +24,9 @@ AHEAD_WAIT = 0.15
 """Seconds a read waits for a version that its informer has not seen. A write to the resource
 arrives within milliseconds; a version from elsewhere may not arrive for a minute."""
 
-LEAD = 1.5
-"""Seconds before a proof expires from which on it's renewed: a barrier takes a little over one."""
+LEAD = 2.0
+"""Seconds before a proof expires from which on it's renewed: a barrier takes a little over one, and
+on a busy machine more."""
 
 PROBED_AFTER = 0.05
 """Seconds after a deletion was acknowledged within which its event is awaited without a probe."""
@@ -102,7 +103,10 @@ class Freshness:
         return self._unproven(read, request, informer, arrived) if bounded else None
 
     def _unseen(self, unmet: list[Expectation]) -> Lack:
-        """Wait for the event of a write, or where no version is known for a proof."""
+        """Wait for the event of a write, or where no version is known for a proof.
+
+        What a client was shown elsewhere may be without an event that comes.
+        """
         now = self._clock()
         moment = max(
             (
@@ -114,9 +118,9 @@ class Freshness:
         )
         deleted = [each.moment + PROBED_AFTER for each in unmet if each.uid]
         look_again = min((each for each in deleted if each >= now), default=inf)
-        is_write = any(not each.client for each in unmet)
-        limit = WRITE_WAIT if is_write else AHEAD_WAIT
-        return Lack(Reason.UNSEEN, limit, moment, look_again=look_again)
+        if all(each.client for each in unmet):
+            return Lack(Reason.AHEAD, WRITE_WAIT if moment == -inf else AHEAD_WAIT, moment)
+        return Lack(Reason.UNSEEN, WRITE_WAIT, moment, look_again=look_again)
 
     def _unproven(
         self, read: Read, request: Request, informer: Informer, arrived: float
@@ -137,16 +141,20 @@ class Freshness:
         is_idle = informer.prover.is_idle and request.max_stale is None
         if lack.moment > -inf and not (lack.reason is Reason.UNPROVEN and is_idle):
             informer.prover.ask(lack.moment)
-        elif lack.limit < WRITE_WAIT or is_idle:  # no event need come of it
+        elif lack.reason is Reason.AHEAD or is_idle:  # no event need come of it
             informer.prover.refresh()
 
-    def patience(self, lack: Lack, informer: Informer) -> float:
+    def patience(self, lack: Lack, informer: Informer, arrived: float) -> float:
         """How many seconds more it's worth waiting, apart from the limit."""
+        prover = informer.prover
+        if lack.reason is Reason.UNPROVEN:
+            return prover.patience(lack.moment)
+        if lack.reason is Reason.AHEAD and lack.moment == -inf:
+            event = 0.0 if prover.sees_nothing else arrived + AHEAD_WAIT - self._clock()
+            return max(prover.due, event)
         if lack.moment == -inf:
             return max(lack.look_again - self._clock(), 0.001)
-        if lack.reason is Reason.UNPROVEN:
-            return informer.prover.patience(lack.moment)
-        return 0.0 if informer.prover.is_away else inf
+        return 0.0 if prover.is_mute else inf
 
     def allows_stale(self, lack: Lack, informer: Informer, request: Request) -> bool:
         """Tell whether the client takes an older answer, since the API server gives none."""

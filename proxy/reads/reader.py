@@ -134,9 +134,8 @@ class Reader:
         while isinstance(outcome, Pending):
             informer, lack, arrived = outcome
             self._freshness.urge(lack, informer, request)
-            left = min(
-                arrived + lack.limit - self._clock(), self._freshness.patience(lack, informer)
-            )
+            patience = self._freshness.patience(lack, informer, arrived)
+            left = min(arrived + lack.limit - self._clock(), patience)
             if left <= 0:
                 outcome = self._give_up(request, outcome)
                 break

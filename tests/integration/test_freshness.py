@@ -279,12 +279,13 @@ def busy(apiserver: ApiServer, collection: str) -> Iterator[None]:
 def test_an_idle_resource_is_proven_for_all_at_once(
     apiserver: ApiServer, collection: str, namespace: str
 ) -> None:
-    """LimitRanges, on which nothing happens, for 10 clients and 4 seconds."""
+    """LimitRanges, on which nothing happens, for 20 clients and 4 seconds."""
     target = LIMITS.format(ns=namespace)
-    seconds, clients = 4.0, 10
+    seconds, clients = 4.0, 20
     with Proxy(apiserver.kubeconfig(), config=NAMED) as proxy, busy(apiserver, collection):
-        read(proxy.read, target, "max-age=2")
-        time.sleep(1.5)  # the first proof takes a barrier
+        for _ in range(60):  # the first proof takes a barrier, and so does the first that is late
+            read(proxy.read, target, "max-age=2")
+            time.sleep(0.05)
         before = metrics(proxy)
         began = time.monotonic()
 
@@ -306,7 +307,7 @@ def test_an_idle_resource_is_proven_for_all_at_once(
         after = metrics(proxy)
     hits = [age for who, age in answers if who == "hit"]
     # When a proof is late, whoever reads live meanwhile has seen what the next one is to show.
-    assert len(hits) > 0.5 * len(answers)
+    assert len(hits) > 0.9 * len(answers)
     assert max(hits) <= 2
     for kind in ("probe", "barrier"):
         name = "kubecache_probes_total"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from math import inf
 from typing import NamedTuple
 
 from hypothesis import given, settings
@@ -168,10 +169,10 @@ class WitnessedInformer(Informer):
 
     first: dict[str, Object] | None = None
 
-    async def replace(self, form: Form, store: Store, version: int) -> None:
+    async def replace(self, form: Form, store: Store, version: int, asked: float = -inf) -> None:
         if self.first is None:
             self.first = {found.key: found for found in store.snapshot()}
-        await super().replace(form, store, version)
+        await super().replace(form, store, version, asked)
 
 
 def _raw(found: Object | None) -> bytes:

@@ -544,6 +544,21 @@ async def test_a_part_that_the_whole_answers_for_is_stopped(registry: Registry) 
     assert registry.scopes == ["pods.v1", "pods.v1/watched"]
 
 
+@with_registry()
+async def test_what_is_stopped_leaves_what_it_has_shown_to_the_others(registry: Registry) -> None:
+    """Else lists that the whole has answered go back to what a part of it holds."""
+    for namespace in ("a", "b", ""):
+        registry.note(namespace)
+    await settle()
+    whole, parts = registry.found(), [each for each in registry.informers if each.scope.namespace]
+    assert [each.key for each in parts] == ["a/", "b/"]
+    assert whole.view is not None
+    whole.view.store.changed = 14
+    registry.informers.stop_informer(whole)
+    for each in parts:
+        assert [expected.version for expected in each.expectations.of(each.key, "any")] == [14]
+
+
 @with_registry(Policy())
 async def test_what_was_stopped_must_be_earned_as_often_again(registry: Registry) -> None:
     registry.note("a", Verb.LIST)

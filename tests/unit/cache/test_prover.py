@@ -22,6 +22,7 @@ from proxy.cache.store import Store
 from proxy.cache.view import Ending
 from proxy.forms.form import Change, EventType
 from proxy.kube.errors import ServiceUnavailable, TooManyRequests
+from proxy.reads.freshness import LEAD
 from tests.unit.builders import PODS, Clock, stored
 from tests.unit.cache.sources import ServedSource
 from tests.unit.virtual_time import run
@@ -146,6 +147,28 @@ async def test_a_barrier_proves_an_idle_resource(story: Story) -> None:
     assert story.prover.is_idle
     await asyncio.sleep(10)
     assert (len(story.upstream.probes), len(story.upstream.watched)) == (2, 1)
+
+
+@told
+async def test_an_idle_resource_stays_proven_where_nothing_happens_at_all(story: Story) -> None:
+    """Then a barrier has no bookmark, and the probe that is sent during it proves by itself."""
+    story.upstream.version = 12
+    story.prover.ask(story.clock())
+    await asyncio.sleep(1.1)
+    story.upstream.line = lambda: None
+    ages = []
+    probes = len(story.upstream.probes)
+    for step in range(2000):
+        if step == 1000:
+            story.upstream.version = 20  # something happens elsewhere
+            story.upstream.line = lambda: PODS.bookmark(20)
+        await asyncio.sleep(0.01)
+        age = story.clock() - story.informer.proofs.proven
+        ages.append(age)
+        if age > 2 - LEAD:
+            story.prover.refresh()
+    assert max(ages) < 2
+    assert len(story.upstream.probes) - probes <= 20
 
 
 @told

@@ -51,7 +51,7 @@ class RecordingSink:
         self.objects: dict[str, int] = {}
         self.newest = newest
 
-    async def replace(self, form: Form, store: Store, version: int) -> None:
+    async def replace(self, form: Form, store: Store, version: int, asked: float) -> None:
         self.objects = {found.name: found.version for found in store.snapshot()}
         state = " ".join(f"{name}@{at}" for name, at in self.objects.items())
         self.told.append(f"replace [{state}] at {version}")
@@ -461,11 +461,11 @@ class WatchedSink(RecordingSink):
         self.given = asyncio.Event()
         self._slow = slow
 
-    async def replace(self, form: Form, store: Store, version: int) -> None:
+    async def replace(self, form: Form, store: Store, version: int, asked: float) -> None:
         self.given.set()
         if self._slow:
             await asyncio.Future()
-        await super().replace(form, store, version)
+        await super().replace(form, store, version, asked)
 
 
 @pytest.mark.parametrize("slow", [True, False], ids=["in-the-sink", "in-the-watch"])
@@ -500,7 +500,7 @@ def _state(name: str) -> State:
     states: dict[str, State] = {
         "unsynced": Unsynced(Trigger.START, watch_list=True),
         "paged": Unsynced(Trigger.EXPIRED, watch_list=False),
-        "syncing": Syncing(_nothing(), form, Store(), Trigger.EXPIRED, ended=False),
+        "syncing": Syncing(_nothing(), form, Store(), 0.0, Trigger.EXPIRED, ended=False),
         "disconnected": Disconnected(form, Trigger.ENDED),
         "streaming": Streaming(_nothing(), form, 0.0),
     }

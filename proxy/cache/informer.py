@@ -256,9 +256,9 @@ class Informer:
             log.warning("informer %s: the API server is away: %s", self.scope, error)
         self._suspected = True
 
-    def reconnect(self) -> None:
+    def reconnect(self, why: str) -> None:
         """Open another watch in place of one that doesn't bring what it should."""
-        log.warning("informer %s: its watch is stuck at %d", self.scope, self.version)
+        log.warning("informer %s: %s", self.scope, why)
         self.reflector.interrupt()
 
     def learn(self, version: int, moment: float) -> None:

@@ -36,11 +36,6 @@ class Proofs:
         """The later of the two."""
         return max(self.proven, self.told)
 
-    @property
-    def is_behind(self) -> bool:
-        """Tell whether the API server is known to have a version that the informer hasn't."""
-        return bool(self._marks)
-
     def learn(self, version: int, moment: float, held: int) -> None:
         """Note that the API server had *version* when it was asked at *moment*."""
         if version <= held:

@@ -83,8 +83,8 @@ class Provable(Protocol):
     def suspect(self, error: str) -> None:
         """Note that the API server doesn't answer."""
 
-    def reconnect(self) -> None:
-        """Open another watch in place of the one that brings nothing."""
+    def reconnect(self, why: str) -> None:
+        """Open another watch in place of the one at hand."""
 
 
 class Prover:
@@ -221,7 +221,8 @@ class Prover:
         self._answered = self._clock()
         if version < held:
             self.counts["probe", "failed"] += 1
-            self._informer.reconnect()  # which looks at the versions first
+            # Before it watches on, a reflector looks at the versions.
+            self._informer.reconnect(f"the API server is at {version}, behind {held}")
             return
         self._informer.learn(version, sent)
         proven = self._informer.proofs.proven >= sent
@@ -285,7 +286,7 @@ class Prover:
     def _check_arrival(self, view: View, version: int) -> None:
         """Give up the informer's own watch if it hasn't brought what a barrier saw."""
         if self._informer.view is view and self._informer.version < version:
-            self._informer.reconnect()
+            self._informer.reconnect(f"its watch is stuck at {self._informer.version}")
 
     async def _first(
         self, stream: AsyncGenerator[Sequence[bytes], None], view: View

@@ -52,13 +52,6 @@ def test_moments(steps: Steps, proven: float, told: float) -> None:
     assert (proofs.proven, proofs.told, proofs.last) == (proven, told, max(proven, told))
 
 
-def test_it_is_behind_until_it_has_reached_what_was_learnt() -> None:
-    proofs = play([("learn", 12, 1.0)])
-    assert proofs.is_behind
-    proofs.tell(12, 2.0)
-    assert not proofs.is_behind
-
-
 def test_of_many_marks_the_first_says_since_when_it_is_behind() -> None:
     proofs = play([("learn", 11 + n, 1.0 + n) for n in range(MAX_MARKS + 5)])
     proofs.tell(10, 1e6)
@@ -70,4 +63,5 @@ def test_of_many_marks_the_first_says_since_when_it_is_behind() -> None:
 def test_other_versions_leave_no_proof() -> None:
     proofs = play([("learn", 10, 3.0), ("learn", 50, 4.0), ("tell", 11, 5.0)])
     proofs.forget()
-    assert (proofs.proven, proofs.told, proofs.is_behind) == (-inf, 4.0, False)
+    proofs.tell(1, 6.0)  # nothing is awaited any more
+    assert (proofs.proven, proofs.told) == (-inf, 6.0)

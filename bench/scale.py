@@ -9,6 +9,7 @@ from statistics import median
 from bench.report import Figure
 from proxy.cache.store import Store
 from proxy.cache.view import View
+from proxy.forms.form import plainly
 from proxy.forms.json import JsonForm
 from proxy.forms.objects import Object
 from proxy.kube.options import parse_options
@@ -91,7 +92,7 @@ def listing(view: View, namespace: str, query: bytes) -> Listing:
     if not isinstance(decided, ServeList):
         raise TypeError(decided)
     candidates = decided.selection.candidates(view.store, decided.snapshot, decided.keys)
-    return Listing(decided, view.form, candidates, 0, view.snapshots, Tally())
+    return Listing(decided, plainly(view.form), candidates, 0, view.snapshots, Tally())
 
 
 def _update_seconds(objects: list[Object], store: Store) -> float:

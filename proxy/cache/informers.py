@@ -14,7 +14,8 @@ from proxy.cache.reflector import RefusedError, Source, Trigger
 from proxy.cache.scope import Scope
 from proxy.cache.supervisor import Supervisor
 from proxy.cache.view import Ending
-from proxy.kube.errors import Forbidden
+from proxy.kube.errors import Forbidden, NotAcceptable
+from proxy.kube.negotiation import FormName
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource, storage_of
 
@@ -66,6 +67,7 @@ class Informers:
         self._stored: dict[tuple[str, str], list[Informer]] = {}
         self._tasks: dict[Scope, asyncio.Task[None]] = {}
         self._refused: dict[Scope, float] = {}
+        self._lacking: set[tuple[Resource, FormName]] = set()
         self._background: list[asyncio.Task[None]] = []
 
     def __iter__(self) -> Iterator[Informer]:
@@ -95,7 +97,7 @@ class Informers:
         """Name the scope that may stand in for *informer*, which may not list everything."""
         if not informer.forbidden or informer.scope.namespace or not self._policy.own_namespace:
             return None
-        return Scope(informer.scope.resource, self._policy.own_namespace)
+        return informer.scope._replace(namespace=self._policy.own_namespace)
 
     def start(self) -> None:
         """Start the sweep of idle informers, and regular proofs of the others."""
@@ -123,19 +125,19 @@ class Informers:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def find(self, resource: Resource, namespace: str) -> Informer | None:
+    def find(self, scope: Scope) -> Informer | None:
         """Find the informer that covers a namespace, or with "" the whole resource.
 
         Of two that do, the one that is further on, so that versions never go backwards.
         """
-        whole = self._informers.get(Scope(resource))
-        part = self._informers.get(Scope(resource, namespace)) if namespace else None
+        whole = self._informers.get(scope.whole)
+        part = self._informers.get(scope) if scope.namespace else None
         if part is None or (whole is not None and whole.view and whole.version >= part.version):
             return whole
         return part
 
     def of(self, resource: Resource) -> Sequence[Informer]:
-        """The informers of the objects that *resource* shows, in whatever scope and version."""
+        """The informers of the objects that *resource* shows, in whatever scope, version, form."""
         return self._stored.get(storage_of(resource), ())
 
     def acknowledge(
@@ -149,11 +151,14 @@ class Informers:
                     self._rerun(informer, Trigger.REWOUND)
                 informer.acknowledge(expected, write)
 
-    def note(self, resource: Resource, namespace: str, read: Verb) -> None:
+    def lacks(self, resource: Resource, form: FormName) -> bool:
+        """Tell whether the API server has refused to show a resource in a form: 406."""
+        return (resource, form) in self._lacking
+
+    def note(self, scope: Scope, read: Verb) -> None:
         """Count a read that no informer answered, and start one when it's earned."""
-        if (resource.group, resource.plural) in _NEVER_EARNED:
+        if (scope.resource.group, scope.resource.plural) in _NEVER_EARNED:
             return
-        scope = Scope(resource, namespace)
         if self._is_covered(scope) or not self._demand.earns(scope, read):
             return
         self._demand.forget(scope)
@@ -163,15 +168,15 @@ class Informers:
 
     def _is_covered(self, scope: Scope) -> bool:
         """Tell whether an informer holds *scope*, or will once it's synced."""
-        whole = self._informers.get(Scope(scope.resource))
+        whole = self._informers.get(scope.whole)
         return scope in self._informers or (whole is not None and not whole.forbidden)
 
     def _widened(self, scope: Scope) -> Scope:
         """The whole resource, once a fifth of its namespaces is asked for and it may be listed."""
-        whole = Scope(scope.resource)
+        whole = scope.whole
         known = self._informers.get(whole)
         forbidden = self._is_refused(whole) or (known is not None and known.forbidden)
-        parts = sum(bool(each.namespace) for each in self._informers if each.resource == whole[0])
+        parts = sum(each.whole == whole and each != whole for each in self._informers)
         return scope if parts < MAX_NAMESPACES or forbidden else whole
 
     def _is_refused(self, scope: Scope) -> bool:
@@ -230,6 +235,8 @@ class Informers:
         Until the whole resource may be listed, the proxy's own namespace stands in for it.
         """
         scope = informer.scope
+        if isinstance(error.cause, NotAcceptable):
+            self._lacking.add((scope.resource, scope.form))
         if informer.named:
             informer.forbidden = isinstance(error.cause, Forbidden)
             own = self._stand_in(informer)
@@ -281,9 +288,8 @@ class Informers:
 
     def _is_spare(self, informer: Informer) -> bool:
         """Tell whether it was idle for ``idle_ttl``, or another one answers what it would."""
-        resource, namespace = informer.scope
         idle = self._clock() - informer.last_used
-        return idle > self._policy.idle_ttl or self.find(resource, namespace) is not informer
+        return idle > self._policy.idle_ttl or self.find(informer.scope) is not informer
 
     def stop_informer(self, informer: Informer) -> None:
         """Stop one informer; reads of its scope are forwarded until it's earned again.

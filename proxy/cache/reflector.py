@@ -24,6 +24,7 @@ from proxy.kube.errors import (
     Forbidden,
     Invalid,
     MethodNotAllowed,
+    NotAcceptable,
     NotFound,
     ServiceUnavailable,
     pause_wanted,
@@ -178,7 +179,7 @@ class Recovery(NamedTuple):
 
 def after_failure(state: State, error: Exception) -> Recovery:
     """Decide what a failure in *state* leads to. Raises RefusedError when retrying can't help."""
-    if isinstance(error, Forbidden | NotFound | MethodNotAllowed):
+    if isinstance(error, Forbidden | NotFound | MethodNotAllowed | NotAcceptable):
         raise RefusedError(error)
     if isinstance(error, UnknownLayoutError) and isinstance(state, Unsynced | Syncing):
         raise RefusedError(error)

@@ -1,10 +1,12 @@
 """What a representation of a resource offers to the cache and to the readers."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from proxy.forms.objects import Object
 from proxy.kube.errors import ApiError
+from proxy.kube.negotiation import PLAIN, FormName, Representation
 
 
 class EventType(StrEnum):
@@ -30,9 +32,10 @@ class Bookmark(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A decoded ERROR event."""
+    """A decoded ERROR event, and the *frame* that it came in."""
 
     error: ApiError
+    frame: bytes
 
 
 class Page(NamedTuple):
@@ -47,17 +50,57 @@ class UnknownLayoutError(ValueError):
     """The API answers in a shape that this form does not know; the resource can't be cached."""
 
 
+class Rendering(Protocol):
+    """How the objects of a form are written for one client."""
+
+    content_type: bytes
+    stream_type: bytes
+    """Media types of a get or a list, and of a watch."""
+    warnings: tuple[bytes, ...]
+    """``Warning`` headers of every answer, as of a deprecated version."""
+    separator: bytes
+    """What stands between the items of a list."""
+    is_binary: bool
+    """A list says at its head how many bytes its items have; nothing is indented."""
+
+    def encode_object(self, found: Object) -> bytes:
+        """Encode the body of a get."""
+
+    def encode_items(self, objects: Iterable[Object]) -> bytes:
+        """Encode a run of items of a list."""
+
+    def measure_items(self, objects: Iterable[Object]) -> int:
+        """Count the bytes of a run of items."""
+
+    def encode_list_envelope(
+        self, version: int, continue_token: str = "", remaining: int = 0, size: int = 0
+    ) -> tuple[bytes, bytes]:
+        """Encode the head and the tail of a list; the items, of *size* bytes, stand between.
+
+        A page has a token, and where it's known how many objects are left behind it.
+        """
+
+    def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
+        """Encode a watch frame; an object of another version than *version* is restamped."""
+
+    def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
+        """Encode a BOOKMARK frame; None as long as the API server has not shown one."""
+
+    def encode_error(self, error: ApiError) -> bytes:
+        """Encode an ERROR frame, which is how a watch fails once it has begun."""
+
+    def encode_status(self, error: ApiError) -> bytes:
+        """Encode the body of a failure."""
+
+
 class Form(Protocol):
-    """One representation of one resource: decodes what upstream sends, encodes what clients get.
+    """One representation of one resource: decodes what upstream sends, knows how to render it.
 
     Decoders raise UnknownLayoutError for bytes that they don't understand.
     """
 
-    name: str
+    name: FormName
     kind: str
-    content_type: bytes
-    warnings: tuple[bytes, ...]
-    """``Warning`` headers of every answer, as of a deprecated version."""
     shape: tuple[str, ...]
     """What the form depends on; another shape needs all objects anew."""
     is_custom: bool
@@ -79,19 +122,15 @@ class Form(Protocol):
     def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
         """Decode one frame of a watch."""
 
-    def encode_object(self, found: Object) -> bytes:
-        """Encode the body of a get."""
+    def rendering(self, representation: Representation, include: str) -> Rendering | None:
+        """Tell how to write for a client, who may watch; None if that can't be done now.
 
-    def encode_list_envelope(
-        self, version: int, continue_token: str = "", remaining: int = 0
-    ) -> tuple[bytes, bytes]:
-        """Encode the head and the tail of a list; items stand between, comma-separated.
-
-        A page has a token, and where it's known how many objects are left behind it.
+        *include* is the ``includeObject`` of a Table.
         """
 
-    def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
-        """Encode a watch frame; an object of another version than *version* is restamped."""
 
-    def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
-        """Encode a BOOKMARK frame; None as long as the API server has not shown one."""
+def plainly(form: Form) -> Rendering:
+    """Tell how to write for a client without wishes, of a form that needs none."""
+    rendering = form.rendering(PLAIN, "")
+    assert rendering is not None
+    return rendering

@@ -4,7 +4,7 @@ kube-apiserver writes JSON in two layouts. Go structs (built-in resources): kind
 first, none of them on list items. Unstructured (custom resources): sorted keys, both on every item.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
 import msgspec
@@ -19,7 +19,8 @@ from proxy.forms.form import (
 )
 from proxy.forms.objects import Object, ObjectDecoder
 from proxy.kube import gojson
-from proxy.kube.errors import from_status
+from proxy.kube.errors import ApiError, from_status
+from proxy.kube.negotiation import FormName, Representation
 from proxy.kube.resources import ResourceInfo
 from proxy.kube.selectable import SelectableField, knows_namespace, selectable_fields
 from proxy.kube.versions import parse_version
@@ -73,8 +74,10 @@ class JsonForm:
     definition. Raises UnknownLayoutError when the sample is in neither layout.
     """
 
-    name = "json"
-    content_type = b"application/json"
+    name = FormName.JSON
+    content_type = stream_type = b"application/json"
+    separator = b","
+    is_binary = False
 
     def __init__(
         self,
@@ -140,7 +143,7 @@ class JsonForm:
             if event.type == "BOOKMARK":
                 return self._decode_bookmark(encoded)
             if event.type == "ERROR":
-                return Failure(from_status(0, encoded))
+                return Failure(from_status(0, encoded), line + b"\n")
             return Change(EventType(event.type), self._decode_object(encoded))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise UnknownLayoutError(f"not a watch event: {error}") from error
@@ -164,6 +167,10 @@ class JsonForm:
         self._bookmark = (head, tail)
         return Bookmark(parse_version(metadata.resourceVersion), initial_end)
 
+    def rendering(self, representation: Representation, include: str) -> "JsonForm":
+        """Write as the objects are kept."""
+        return self
+
     def encode_object(self, found: Object) -> bytes:
         """Encode the body of a get, with kind, apiVersion and the final newline."""
         return self._typed(found.raw) + b"\n"
@@ -171,8 +178,16 @@ class JsonForm:
     def _typed(self, raw: bytes) -> bytes:
         return self._type_meta + raw[1:] if self._type_meta else raw
 
+    def encode_items(self, objects: Iterable[Object]) -> bytes:
+        """Encode a run of items, with commas in between."""
+        return b",".join([found.raw for found in objects])
+
+    def measure_items(self, objects: Iterable[Object]) -> int:
+        """Count the bytes of a run of items, without commas."""
+        return sum(len(found.raw) for found in objects)
+
     def encode_list_envelope(
-        self, version: int, continue_token: str = "", remaining: int = 0
+        self, version: int, continue_token: str = "", remaining: int = 0, size: int = 0
     ) -> tuple[bytes, bytes]:
         """Encode the head and the tail of a list, whose metadata stand in either."""
         metadata = self._list_metadata(version, continue_token, remaining)
@@ -211,6 +226,14 @@ class JsonForm:
             struct = self._layout is Layout.STRUCT
             stamp = stamp + b"," + _INITIAL_END if struct else _INITIAL_END + b"," + stamp
         return b'{"type":"BOOKMARK","object":' + head + stamp + tail + b"}\n"
+
+    def encode_error(self, error: ApiError) -> bytes:
+        """Encode an ERROR line."""
+        return b'{"type":"ERROR","object":%s}\n' % gojson.encode(error.status())
+
+    def encode_status(self, error: ApiError) -> bytes:
+        """Encode the body of a failure."""
+        return error.status_body()
 
 
 def list_version(body: bytes) -> int:

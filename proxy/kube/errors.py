@@ -103,6 +103,13 @@ class MethodNotAllowed(ApiError):
     reason = "MethodNotAllowed"
 
 
+class NotAcceptable(ApiError):
+    """406: the resource isn't shown in any of the representations that are asked for."""
+
+    code = 406
+    reason = "NotAcceptable"
+
+
 class RequestTimeout(ApiError):
     """The request did not arrive in time, and has had no effect."""
 
@@ -184,6 +191,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
         Forbidden,
         NotFound,
         MethodNotAllowed,
+        NotAcceptable,
         RequestTimeout,
         Conflict,
         Expired,

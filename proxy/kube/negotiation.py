@@ -1,15 +1,22 @@
-"""Accept headers: would kube-apiserver answer this one in plain JSON?"""
+"""Accept headers: in which representation would kube-apiserver answer?"""
 
 import re
+from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 JSON = "application/json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
-_JSON_RANGES = frozenset({JSON, "*/*"})  # go-restful's router takes "application/*" for neither
-# Parameters that change nothing about a JSON body.
-_NEUTRAL = frozenset({"q", "charset", "stream"})
+_JSON_RANGES = frozenset({JSON, "*/*"})
+_UNSURE = frozenset({"application/yaml", "application/cbor", "application/*"})
+"""What one answer is given in and another isn't: YAML never streams, and go-restful's router takes
+``application/*`` for nothing on some paths."""
+
+_MEDIA = re.compile(r"[a-z]+/[a-z0-9.+-]+")
 _QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")
 _INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
+_META = frozenset({"v1", "v1beta1"})
 
 
 LONGEST = 1024
@@ -17,31 +24,108 @@ LONGEST = 1024
 megabyte of clauses."""
 
 
-def prefers_json(accept: str) -> bool:
-    """Tell whether the first choice of *accept* is JSON without a transformation.
+class FormName(StrEnum):
+    """The representations that informers are kept in, named as settings and metrics name them."""
 
-    Clauses are tried by quality, then in order (``handlers/negotiation``). Only a first choice is
-    certain: whether an earlier clause can be met depends on the resource.
+    JSON = "json"
+    TABLE = "table"
+    METADATA = "metadata"
+    PROTOBUF = "protobuf"
+    METADATA_PROTOBUF = "metadata-protobuf"
+
+
+class Representation(NamedTuple):
+    """A form that a client accepts; *meta* is the version of ``meta.k8s.io`` that it's asked in.
+
+    *is_list*: it is that of a collection, which an object's would be refused for.
     """
-    return len(accept) <= LONGEST and _is_json(accept)
+
+    form: FormName
+    meta: str = ""
+    is_list: bool = False
+
+
+PLAIN = Representation(FormName.JSON)
+
+_AS = {
+    (JSON, "Table"): FormName.TABLE,
+    (JSON, "PartialObjectMetadata"): FormName.METADATA,
+    (JSON, "PartialObjectMetadataList"): FormName.METADATA,
+    (PROTOBUF, "PartialObjectMetadata"): FormName.METADATA_PROTOBUF,
+    (PROTOBUF, "PartialObjectMetadataList"): FormName.METADATA_PROTOBUF,
+}
+"""Transformations by media type and kind."""
+
+
+def negotiate(accept: str) -> tuple[Representation, ...]:
+    """The representations that an Accept header asks for, the first choice first.
+
+    Clauses are tried by quality, then in order, until one can be met
+    (``handlers/negotiation``). Those behind one that isn't sure to be passed over are left out.
+    """
+    return _negotiate(accept) if len(accept) <= LONGEST else ()
+
+
+def prefers_json(accept: str) -> bool:
+    """Tell whether the first choice of *accept* is JSON without a transformation."""
+    return negotiate(accept)[:1] == (PLAIN,)
+
+
+class _Clause(NamedTuple):
+    quality: float
+    media: str
+    parameters: dict[str, str]
 
 
 @lru_cache(maxsize=256)
-def _is_json(accept: str) -> bool:
+def _negotiate(accept: str) -> tuple[Representation, ...]:
     if not accept.strip():
-        return True
-    clauses = [_clause(text) for text in accept.split(",")]
-    quality, media, parameters = max(clauses, key=lambda clause: clause[0])
-    return quality > 0 and media in _JSON_RANGES and parameters <= _NEUTRAL
+        return (PLAIN,)
+    found = []
+    for clause in sorted(map(_clause, accept.split(",")), key=lambda each: -each.quality):
+        if not _is_offered(clause):
+            continue
+        representation = _representation(clause)
+        if representation is None:
+            break
+        found.append(representation)
+    return tuple(found)
 
 
-def _clause(text: str) -> tuple[float, str, frozenset[str]]:
+def _clause(text: str) -> _Clause:
     media, *rest = (part.strip() for part in text.split(";"))
-    parameters = dict(part.partition("=")[::2] for part in rest if part)
+    pairs = (part.partition("=")[::2] for part in rest if part)
+    parameters = {name.strip(): value.strip() for name, value in pairs}
     quality = parameters.get("q", "1")
     if not _QUALITY.fullmatch(quality):
-        return float("inf"), "", frozenset()  # whatever it means, it is no JSON here
-    return float(quality), media, frozenset(parameters)
+        return _Clause(float("inf"), "", {})  # whatever it means, it is nothing here
+    return _Clause(float(quality), media, parameters)
+
+
+def _is_offered(clause: _Clause) -> bool:
+    """Tell what is sure to be passed over, as a browser's ``text/html``, from all else."""
+    media = clause.media
+    if media == PROTOBUF and clause.parameters.get("as") == "Table":
+        return False
+    known = media in _JSON_RANGES or media in _UNSURE or media == PROTOBUF
+    return known or not _MEDIA.fullmatch(media)
+
+
+def _representation(clause: _Clause) -> Representation | None:
+    """Read a clause; None for one whose answer isn't sure."""
+    media, parameters = clause.media, clause.parameters
+    if clause.quality <= 0 or "pretty" in parameters:
+        return None
+    kind = parameters.get("as")
+    if kind is None:
+        if media in _JSON_RANGES:
+            return PLAIN
+        return Representation(FormName.PROTOBUF) if media == PROTOBUF else None
+    form = _AS.get((media, kind))
+    version = parameters.get("v", "")
+    if form is None or parameters.get("g") != "meta.k8s.io" or version not in _META:
+        return None
+    return Representation(form, version, kind.endswith("List"))
 
 
 def wants_indent(pretty: bool | None, user_agent: str) -> bool:

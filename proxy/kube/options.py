@@ -42,6 +42,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
     send_initial_events: bool | None = None
     timeout_seconds: int | None = None
     pretty: bool | None = None
+    include_object: str = ""
 
 
 def parse_options(query: bytes) -> ReadOptions:
@@ -68,6 +69,7 @@ def _parse(query: bytes) -> ReadOptions:
         send_initial_events=_boolean(pairs.get("sendInitialEvents")),
         timeout_seconds=_seconds(pairs.get("timeoutSeconds")),
         pretty=_indent(query, pairs),
+        include_object=pairs.get("includeObject", ""),
     )
 
 

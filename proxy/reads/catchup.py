@@ -12,8 +12,9 @@ from urllib.parse import urlencode
 from proxy.cache.reflector import Lines
 from proxy.cache.signal import Signal
 from proxy.cache.view import View
-from proxy.forms.form import Bookmark, Failure
+from proxy.forms.form import Bookmark, Failure, Rendering
 from proxy.kube.errors import ServiceUnavailable
+from proxy.kube.negotiation import FormName
 from proxy.kube.options import parse_query
 from proxy.kube.requests import Request
 
@@ -31,16 +32,17 @@ _SELECTORS = ("labelSelector", "fieldSelector")
 
 
 class CatchUp:
-    """Passes on the API server's own frames until the view's history has what follows.
+    """Passes on the API server's own events until the view's history has what follows.
 
     ``version`` is what the client has been told up to. ``ending`` says why the history won't go on:
     the API server has sent an ERROR, which is its last word to the client too, the view has ended
-    (*signal* rings then), or the client's time is over. *lines* opens a watch at a raw target.
+    (*signal* rings then), or the client's time is over. *lines* opens a watch of a form at a raw
+    target.
     """
 
     def __init__(
         self,
-        lines: Callable[[str], Lines],
+        lines: Callable[[FormName, str], Lines],
         request: Request,
         view: View,
         version: int,
@@ -58,19 +60,20 @@ class CatchUp:
         self._path = request.raw_target.partition("?")[0]
         self._selectors = {name: pairs[name] for name in _SELECTORS if name in pairs}
 
-    async def frames(self, deadline: float) -> AsyncIterator[bytes]:
-        """Yield frames until *deadline*; an empty one once the API server has accepted the watch.
+    async def frames(self, deadline: float, rendering: Rendering) -> AsyncIterator[bytes]:
+        """Yield frames until *deadline*, as *rendering* writes them.
 
-        Raises ServiceUnavailable for a silent API server, and where it never accepted the watch.
+        An empty one says that the API server has accepted the watch. Raises ServiceUnavailable for
+        a silent API server, and where it never accepted the watch.
         """
         accepted = False
         while not self._is_over():
             began = self._clock()
-            stream = self._lines(self._target())
+            stream = self._lines(self._view.form.name, self._target())
             try:
                 while (lines := await self._next(stream, deadline)) is not None:
                     accepted = True
-                    yield b"".join(self._told(lines))
+                    yield b"".join(self._told(lines, rendering))
                     if self._is_over():
                         break
             finally:
@@ -116,17 +119,17 @@ class CatchUp:
         }
         return f"{self._path}?{urlencode(query)}"
 
-    def _told(self, lines: Sequence[bytes]) -> list[bytes]:
+    def _told(self, lines: Sequence[bytes], rendering: Rendering) -> list[bytes]:
         """Choose the frames for the client, whose bookmarks come from the informer."""
         told = []
         for line in lines:
             event = self._view.form.decode_event(line)
             if isinstance(event, Bookmark):
                 self.version = event.version
-                continue
-            if isinstance(event, Failure):
+            elif isinstance(event, Failure):
                 self.ending = "expired"
+                told.append(event.frame)
             else:
                 self.version = event.object.version
-            told.append(line + b"\n")
+                told.append(rendering.encode_event(*event, self.version))
         return told

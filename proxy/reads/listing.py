@@ -1,13 +1,13 @@
 """Lists: from candidates to the parts of a body, with pages and their continue tokens."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from proxy.cache.snapshots import Snapshots
 from proxy.cache.store import KeyRange
-from proxy.forms.form import Form
+from proxy.forms.form import Rendering
 from proxy.forms.objects import Object
 from proxy.kube.continuation import Token, encode_token
 from proxy.reads.plan import ServeList
@@ -53,7 +53,7 @@ class Listing:
     """One list to be written: the page that *plan* asks for, out of *candidates*."""
 
     plan: ServeList
-    form: Form
+    form: Rendering
     candidates: Candidates
     average_bytes: int
     snapshots: Snapshots
@@ -77,7 +77,7 @@ class Listing:
 
     def parts(self) -> Iterator[bytes]:
         """Yield the body in parts; an empty part only lets the event loop go on."""
-        return self._page() if self.plan.limit > 0 else self._all()
+        return self._page() if self.plan.limit > 0 or self.form.is_binary else self._all()
 
     def _batches(self) -> Iterator[list[Object]]:
         """Select batch by batch; counts what was looked at, also when the client leaves early."""
@@ -100,28 +100,34 @@ class Listing:
             if not selected:
                 yield b""
             for run in runs(selected):
-                yield separator + _join(run)
-                separator = b","
+                yield separator + self.form.encode_items(run)
+                separator = self.form.separator
         yield tail
 
     def _page(self) -> Iterator[bytes]:
-        """Collect a page first: what its head says depends on what is left behind it."""
+        """Collect a page first: what its head says depends on it, and on what is left behind it."""
         limit = self.plan.limit
         page: list[Object] = []
         for selected in self._batches():
             page += selected
-            if len(page) >= limit:
+            if 0 < limit <= len(page):
+                del page[limit:]
                 break
             yield b""
-        del page[limit:]
         token, remaining = self._rest(page)
-        head, tail = self.form.encode_list_envelope(self.plan.snapshot.version, token, remaining)
+        size = 0
+        for start in range(0, len(page) if self.form.is_binary else 0, BATCH):
+            size += self.form.measure_items(page[start : start + BATCH])
+            yield b""
+        head, tail = self.form.encode_list_envelope(
+            self.plan.snapshot.version, token, remaining, size
+        )
         yield head
         separator = b""
         for start in range(0, len(page), self._batch):
             for run in runs(page[start : start + self._batch]):
-                yield separator + _join(run)
-                separator = b","
+                yield separator + self.form.encode_items(run)
+                separator = self.form.separator
         yield tail
 
     def _rest(self, page: list[Object]) -> tuple[str, int]:
@@ -131,7 +137,8 @@ class Listing:
         there are is only said when all are selected.
         """
         selection, snapshot = self.plan.selection, self.plan.snapshot
-        if len(page) < self.plan.limit or selection.single_key is not None:
+        is_full = 0 < self.plan.limit <= len(page)
+        if not is_full or selection.single_key is not None:
             return "", 0
         start = page[-1].key + "\0"
         remaining = snapshot.count(KeyRange(start, self.plan.keys.high))
@@ -152,7 +159,3 @@ def runs(objects: Sequence[Object]) -> Iterator[Sequence[Object]]:
             start, size = end, 0
     if start < len(objects):
         yield objects[start:]
-
-
-def _join(objects: Iterable[Object]) -> bytes:
-    return b",".join([found.raw for found in objects])

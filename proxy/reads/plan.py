@@ -11,7 +11,7 @@ from typing import NamedTuple
 from proxy.cache.store import KeyRange, Snapshot
 from proxy.cache.view import View
 from proxy.kube.continuation import LATEST, decode_token
-from proxy.kube.negotiation import prefers_json, wants_indent
+from proxy.kube.negotiation import PLAIN, FormName, Representation, negotiate, wants_indent
 from proxy.kube.options import MAX_QUERY, ReadOptions, parse_options
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Request, Verb, verb_of
@@ -59,6 +59,12 @@ class Read:
     target: ResourcePath
     options: ReadOptions
     indent: bool
+    representations: tuple[Representation, ...] = (PLAIN,)
+
+    @property
+    def representation(self) -> Representation:
+        """The first choice."""
+        return self.representations[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,7 @@ class ServeWatch:
     cursor: int | None
     after: int
     options: ReadOptions
+    representation: Representation = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +127,32 @@ def as_read(request: Request, own_authorization: str) -> Read | Reason:
         return Reason.LIVE
     if not request.is_own(own_authorization):
         return Reason.IDENTITY
-    if not prefers_json(request.accept):
+    representations = negotiate(request.accept)
+    if not representations:
         return Reason.REPRESENTATION
     options = _options(request.query)
     if isinstance(options, Reason):
         return options
     verb = verb_of(request.method, target, watch=options.watch)
-    return Read(verb, target, options, wants_indent(options.pretty, request.user_agent))
+    indent = wants_indent(options.pretty, request.user_agent)
+    return Read(verb, target, options, indent, representations)
+
+
+_METADATA = frozenset({FormName.METADATA, FormName.METADATA_PROTOBUF})
+_INCLUDED = frozenset({"", "None", "Metadata", "Object"})
+
+
+def misfit(read: Read) -> Reason | None:
+    """Tell what's wrong with the first choice of a representation, which the API server refuses.
+
+    A list is no object, and an object no list.
+    """
+    representation = read.representation
+    if representation.form in _METADATA and representation.is_list is not (read.verb is Verb.LIST):
+        return Reason.REPRESENTATION
+    if representation.form is FormName.TABLE and read.options.include_object not in _INCLUDED:
+        return Reason.INVALID
+    return None
 
 
 def _options(query: bytes) -> ReadOptions | Reason:
@@ -277,9 +303,10 @@ def _plan_watch(read: Read, view: View) -> Plan:
             return Reason.BOOKMARK
         if wanted > view.store.version:
             return Wait(wanted)
-        return ServeWatch(selection, view.store.snapshot(), view.history.end, 0, options)
+        snapshot, end = view.store.snapshot(), view.history.end
+        return ServeWatch(selection, snapshot, end, 0, options, read.representation)
     cursor = view.history.cursor_after(wanted) if wanted else view.history.end
-    return ServeWatch(selection, None, cursor, wanted, options)
+    return ServeWatch(selection, None, cursor, wanted, options, read.representation)
 
 
 def _breaks_watch_rules(options: ReadOptions) -> bool:

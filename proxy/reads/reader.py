@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -10,10 +11,12 @@ from proxy.cache.histogram import Histogram
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
 from proxy.cache.reflector import Lines
+from proxy.cache.scope import Scope
 from proxy.cache.view import View
-from proxy.forms.form import Form
+from proxy.forms.form import Rendering
 from proxy.kube import gojson
 from proxy.kube.errors import not_found
+from proxy.kube.negotiation import FormName
 from proxy.kube.requests import Request
 from proxy.kube.resources import Resource
 from proxy.reads.catchup import CatchUp
@@ -28,6 +31,7 @@ from proxy.reads.plan import (
     ServeWatch,
     Wait,
     as_read,
+    misfit,
     plan,
 )
 from proxy.reads.watch import TURNS, Watch
@@ -44,7 +48,7 @@ class Answer(NamedTuple):
     informer: Informer
     version: int
     status: int
-    form: Form
+    form: Rendering
     length: int | None
     parts: Iterable[bytes]
 
@@ -54,7 +58,7 @@ class Stream(NamedTuple):
 
     informer: Informer
     version: int
-    form: Form
+    form: Rendering
     watch: Watch
     caught_up: bool
 
@@ -74,19 +78,26 @@ class _Serving(NamedTuple):
     read: Read
     informer: Informer
     view: View
+    rendering: Rendering
+
+    @property
+    def indent(self) -> bool:
+        """Tell whether it's written for a person."""
+        return self.read.indent and not self.rendering.is_binary
 
 
 class Reader:
     """Reads from *informers*; *own_authorization* is what the proxy itself shows upstream.
 
-    *lines* opens a watch at the API server. ``waits`` are seconds spent waiting for own writes.
+    *lines* opens a watch of a form at the API server. ``waits`` are seconds spent waiting for own
+    writes.
     """
 
     def __init__(
         self,
         informers: Informers,
         own_authorization: Callable[[], str],
-        lines: Callable[[str], Lines],
+        lines: Callable[[FormName, str], Lines],
         *,
         guarantees: Guarantees = Guarantees(),  # noqa: B008 - immutable
         clock: Callable[[], float] = time.monotonic,
@@ -111,10 +122,13 @@ class Reader:
         read = as_read(request, self._own_authorization())
         if isinstance(read, Reason):
             return read
-        resource, namespace = read.target.resource, read.target.namespace
-        informer = self._informers.find(resource, namespace)
+        read = self._as_shown(read)
+        if isinstance(read, Reason):
+            return read
+        scope = Scope(read.target.resource, read.target.namespace, read.representation.form)
+        informer = self._informers.find(scope)
         if informer is None or informer.view is None:
-            self._informers.note(resource, namespace, read.verb)
+            self._informers.note(scope, read.verb)
             return Reason.NOT_CACHED if informer is None else Reason.SYNCING
         informer.touch()
         decided = plan(read, informer.view)
@@ -125,7 +139,19 @@ class Reader:
             lack = Lack(Reason.AHEAD, AHEAD_WAIT)
         if lack is not None:
             return Pending(informer, lack, arrived)
-        return self._serve(_Serving(request, read, informer, informer.view), decided)
+        rendering = informer.view.form.rendering(read.representation, read.options.include_object)
+        if rendering is None:
+            return Reason.REPRESENTATION
+        serving = _Serving(request, read, informer, informer.view, rendering)
+        return self._serve(serving, decided)
+
+    def _as_shown(self, read: Read) -> Read | Reason:
+        """Leave out the first choices of representation that the resource isn't shown in."""
+        while self._informers.lacks(read.target.resource, read.representation.form):
+            if len(read.representations) == 1:
+                return Reason.REPRESENTATION
+            read = replace(read, representations=read.representations[1:])
+        return misfit(read) or read
 
     async def wait(self, request: Request, pending: Pending) -> Answer | Stream | Reason:
         """Wait for what the informer lacks; a read that lacks it still is forwarded."""
@@ -167,19 +193,19 @@ class Reader:
                 return decided
 
     def _get(self, serving: _Serving, key: str) -> Answer | Reason:
-        _, read, _, view = serving
+        read, view, rendering = serving.read, serving.view, serving.rendering
         found = view.store.get(key)
         if found is not None:
-            status, body = 200, view.form.encode_object(found)
+            status, body = 200, rendering.encode_object(found)
         elif self._freshness.guarantees.confirm_misses:
             return Reason.UNCONFIRMED
         else:
             missing = not_found(read.target.resource, key.rpartition("/")[2])
-            status, body = missing.code, missing.status_body()
+            status, body = missing.code, rendering.encode_status(missing)
         return self._answer(serving, view.store.version, status, (body,))
 
     def _watch(self, serving: _Serving, decided: ServeWatch) -> Stream | Reason:
-        request, _, informer, view = serving
+        request, _, informer, view, rendering = serving
         catch_up = None
         if decided.cursor is None and request.only_if_cached:
             return Reason.EXACT
@@ -200,13 +226,13 @@ class Reader:
             turns=self._turns,
             clock=self._clock,
         )
-        return Stream(informer, view.store.version, view.form, watch, catch_up is not None)
+        return Stream(informer, view.store.version, rendering, watch, catch_up is not None)
 
     def _list(self, serving: _Serving, decided: ServeList) -> Answer | Reason:
         view = serving.view
         listing = Listing(
             decided,
-            view.form,
+            serving.rendering,
             decided.selection.candidates(view.store, decided.snapshot, decided.keys),
             view.store.raw_bytes // max(len(view.store), 1),
             view.snapshots,
@@ -215,20 +241,20 @@ class Reader:
         parts = listing.parts()
         begun: list[bytes] = []
         # What is to be indented is needed whole; whether it's too long shows then.
-        if listing.is_small or (serving.read.indent and listing.is_short):
+        if listing.is_small or (serving.indent and listing.is_short):
             for part in parts:
                 begun.append(part)
                 if sum(map(len, begun)) > MAX_WHOLE:  # heavier than the average
                     break
             else:
                 return self._answer(serving, decided.snapshot.version, 200, begun)
-        if serving.read.indent:
+        if serving.indent:
             return Reason.LARGE_INDENT
         return Answer(
             serving.informer,
             decided.snapshot.version,
             200,
-            view.form,
+            serving.rendering,
             None,
             chain(begun, parts),
         )
@@ -236,11 +262,10 @@ class Reader:
     def _answer(
         self, serving: _Serving, version: int, status: int, parts: Sequence[bytes]
     ) -> Answer | Reason:
-        _, read, informer, view = serving
         length = sum(map(len, parts))
-        if read.indent:
+        if serving.indent:
             if length > MAX_WHOLE:
                 return Reason.LARGE_INDENT
             parts = (gojson.indent(b"".join(parts)),)
             length = len(parts[0])
-        return Answer(informer, version, status, view.form, length, parts)
+        return Answer(serving.informer, version, status, serving.rendering, length, parts)

@@ -8,8 +8,7 @@ from itertools import islice
 
 from proxy.cache.informer import Informer
 from proxy.cache.view import Ending, View
-from proxy.forms.form import EventType
-from proxy.kube import gojson
+from proxy.forms.form import EventType, Rendering
 from proxy.kube.errors import ApiError, Expired
 from proxy.reads.catchup import CatchUp
 from proxy.reads.listing import PART, runs
@@ -52,8 +51,9 @@ class Watch:
         self.ending = ""
         self._informer = informer
         self._view = view
-        self._form = view.form  # the plan's: another one ends the view, but a relist learns anew
         self._plan = plan
+        self._form = view.form
+        self._rendering = self._render()
         self._cursor = plan.cursor or 0
         self._after = plan.after
         self._catch_up = catch_up
@@ -75,7 +75,7 @@ class Watch:
         The first, empty ones mean that the watch is accepted; it may be refused before.
         """
         if self._catch_up is not None:
-            async for frames in self._catch_up.frames(self._deadline):
+            async for frames in self._catch_up.frames(self._deadline, self._rendering):
                 yield frames
             self.ending = self._catch_up.ending
             if self.ending:
@@ -93,7 +93,7 @@ class Watch:
             frames = self._events()
             if self._error is not None:
                 self.ending = "expired"
-                yield error_frame(self._error)
+                yield self._rendering.encode_error(self._error)
                 return
             if frames := frames + self._due_bookmark():
                 yield frames
@@ -123,7 +123,7 @@ class Watch:
         snapshot = self._plan.initial
         if snapshot is None:
             return
-        form = self._form
+        form = self._rendering
         candidates = iter(self._candidates.objects)
         while batch := list(islice(candidates, BATCH)):
             selected = [found for found in batch if self._plan.selection.matches(found)]
@@ -136,6 +136,22 @@ class Watch:
                 )
         if self._bookmarks:
             yield form.encode_bookmark(snapshot.version, initial_end=True) or b""
+
+    def _render(self) -> Rendering:
+        """Take the writer of the present form; a relist may have learnt it anew."""
+        rendering = self._form.rendering(
+            self._plan.representation, self._plan.options.include_object
+        )
+        if rendering is None:
+            raise Expired("the resource is not shown in this form any more")
+        return rendering
+
+    @property
+    def _present(self) -> Rendering:
+        if self._view.form is not self._form:
+            self._form = self._view.form
+            self._rendering = self._render()
+        return self._rendering
 
     @property
     def _is_current(self) -> bool:
@@ -156,7 +172,7 @@ class Watch:
             self._sent = event.version
             told = self._plan.selection.transition(event)
             if told is not None and event.version > self._after:
-                frames.append(self._view.form.encode_event(*told, event.version))
+                frames.append(self._present.encode_event(*told, event.version))
                 size += len(frames[-1])
                 if size >= PART:
                     break
@@ -175,7 +191,7 @@ class Watch:
         version = max(held, self._sent)
         if version <= self._start or self._informer.is_stalled:  # whoever waits shall know
             return b""
-        return self._view.form.encode_bookmark(version, initial_end=False) or b""
+        return self._present.encode_bookmark(version, initial_end=False) or b""
 
     def _schedule_bookmark(self) -> None:
         """One a minute, and one shortly before the deadline: what comes first."""
@@ -194,8 +210,3 @@ def _candidates(plan: ServeWatch, view: View) -> Candidates:
     if plan.initial is None:
         return Candidates(0, ())
     return plan.selection.candidates(view.store, plan.initial, plan.selection.keys)
-
-
-def error_frame(error: ApiError) -> bytes:
-    """Encode an ERROR event, which is how a watch fails once it has begun."""
-    return b'{"type":"ERROR","object":%s}\n' % gojson.encode(error.status())

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import product
 
 from proxy.access.hosts import HostCheck
 from proxy.cache.backoff import Backoff
@@ -30,6 +32,7 @@ from proxy.upstream.credentials import Credentials
 from proxy.upstream.discovery import resolve
 from proxy.upstream.limit import RateLimit
 from proxy.upstream.listwatch import ListWatch
+from proxy.upstream.wires import open_watch
 from proxy.writes.conflicts import Conflicts
 from proxy.writes.writer import MAX_BODIES, Writer
 
@@ -63,7 +66,7 @@ class Proxy:
         self.reader = Reader(
             self.informers,
             lambda: credentials.last_authorization,
-            self._client.lines,
+            partial(open_watch, self._client),
             guarantees=Guarantees(
                 settings.consistency, settings.max_staleness, cache.on_miss == "confirm"
             ),
@@ -117,8 +120,8 @@ class Proxy:
         """Find out which resource a setting names, however long the API server is away."""
         resource = await self._resolve(wanted.resource)
         self._declare(resource, map(declared_field, wanted.indexes))
-        for namespace in wanted.namespaces or ("",):
-            self.informers.name(Scope(resource, namespace))
+        for namespace, form in product(wanted.namespaces or ("",), wanted.forms):
+            self.informers.name(Scope(resource, namespace, form))
         self._unresolved.pop(wanted.resource, None)
 
     async def _resolve(self, name: str) -> Resource:

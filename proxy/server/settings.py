@@ -30,6 +30,7 @@ from pydantic_settings import (
 )
 
 from proxy.forms.objects import ObjectDecoder
+from proxy.kube.negotiation import FormName
 from proxy.kube.requests import Verb
 from proxy.kube.selectable import declared_field
 from proxy.reads.freshness import Consistency
@@ -111,6 +112,7 @@ _ADDRESS = Kind("ADDRESS", "host:port or unix:/path")
 _COUNT = Kind("COUNT", "a whole number of 0 or more")
 _DURATIONS = Kind("DURATION", "a duration of 0 or more, such as 30s or 5m")
 _FILE = Kind("FILE", "the name of a file")
+_FORMS = Kind("FORMS", "a list such as [json, table]")
 _NAMES = Kind("NAMES", "a list such as [default]")
 _PATHS = Kind("PATHS", "a list such as ['spec.containers[*].image']")
 
@@ -131,6 +133,11 @@ class ResourceSettings(_Section):
     ] = Field(description="As kubectl names it: pods, deployments.apps, foos.v1.example.com.")
     namespaces: Annotated[tuple[str, ...], _NAMES] = Field(
         default=(), description="Only these namespaces; empty for the whole resource."
+    )
+    forms: Annotated[tuple[FormName, ...], _FORMS] = Field(
+        default=(FormName.JSON,),
+        min_length=1,
+        description="Representations that are cached from the start; others are earned.",
     )
     indexes: Annotated[tuple[Annotated[str, AfterValidator(_check_index)], ...], _PATHS] = Field(
         default=(),

@@ -4,7 +4,7 @@ Nothing is decompressed, redirected or retried here, and library errors leave as
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 
@@ -13,9 +13,10 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.kube.errors import ApiError, BadRequest, ServiceUnavailable, Timeout, from_status
+from proxy.kube.negotiation import JSON
 from proxy.kube.requests import Headers
 from proxy.upstream.credentials import Credentials
-from proxy.upstream.lines import LineFramer
+from proxy.upstream.framing import Framer, LineFramer
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for TCP and TLS."""
@@ -28,15 +29,15 @@ KEEPALIVE = 30.0
 """Seconds an idle connection is kept; kube-apiserver would keep it longer (HTTP/1.1: 3 min)."""
 
 BATCH = 64
-"""Lines of a watch handed over at a time: about a millisecond of decoding."""
+"""Frames of a watch handed over at a time: about a millisecond of decoding."""
 
 BUFFER = 256 * 1024
 """Bytes read ahead of a slow client, per connection."""
 
 # 1.37 compresses WatchLists in one gzip member per flush, which many decoders misread.
-_PLAIN_JSON = ((b"Accept", b"application/json"), (b"Accept-Encoding", b"identity"))
+_PLAIN = (b"Accept-Encoding", b"identity")
 # What is learnt of the API server must not come from another cache on the way.
-_LIVE = (*_PLAIN_JSON, (b"Cache-Control", b"no-cache"))
+_LIVE = (b"Cache-Control", b"no-cache")
 
 
 class Response(NamedTuple):
@@ -129,38 +130,44 @@ class Client:
             ) as response:
                 yield Response(response.status, response.raw_headers, response.content.iter_any())
 
-    async def get(self, target: str) -> bytes:
-        """Get a JSON body whole. Raises ApiError for anything but 200."""
-        return (await self.fetch(target))[1]
+    async def get(self, target: str, accept: str = JSON) -> bytes:
+        """Get a body whole. Raises ApiError for anything but 200."""
+        return (await self.fetch(target, accept))[1]
 
-    async def fetch(self, target: str) -> tuple[Headers, bytes]:
-        """Get a JSON body whole, and the headers. Raises ApiError for anything but 200."""
-        async with self.open("GET", target, _LIVE) as response:
+    async def fetch(self, target: str, accept: str = JSON) -> tuple[Headers, bytes]:
+        """Get a body whole, and the headers. Raises ApiError for anything but 200."""
+        headers = ((b"Accept", accept.encode()), _PLAIN, _LIVE)
+        async with self.open("GET", target, headers) as response:
             body = await response.body()
         if response.status != 200:
             raise from_status(response.status, body)
         return response.headers, body
 
-    async def lines(
-        self, target: str, *, live: bool = False
+    async def frames(
+        self,
+        target: str,
+        accept: str = JSON,
+        framer: Callable[[], Framer] = LineFramer,
+        *,
+        live: bool = False,
     ) -> AsyncGenerator[Sequence[bytes], None]:
-        """Watch: yield lines as they arrive, an empty batch first, when the watch is accepted.
+        """Watch: yield frames as they arrive, an empty batch first, when the watch is accepted.
 
         *live* asks for the API server's own events, whatever cache there is on the way. Raises
         ApiError for a refusal, ServiceUnavailable when the stream breaks.
         """
-        headers = _LIVE if live else _PLAIN_JSON
+        headers = ((b"Accept", accept.encode()), _PLAIN, *((_LIVE,) if live else ()))
         async with self.open("GET", target, headers, read_timeout=None) as response:
             if response.status != 200:
                 raise from_status(response.status, await response.body())
             yield []
-            framer = LineFramer()
+            cutting = framer()
             async for chunk in response.chunks:
-                lines = framer.feed(chunk)
-                for start in range(0, len(lines), BATCH):
-                    yield lines[start : start + BATCH]
-            if not framer.is_empty:
-                raise ServiceUnavailable("the watch ended in the middle of a line")
+                frames = cutting.feed(chunk)
+                for start in range(0, len(frames), BATCH):
+                    yield frames[start : start + BATCH]
+            if not cutting.is_empty:
+                raise ServiceUnavailable("the watch ended in the middle of an event")
 
 
 def _texts(headers: Headers) -> CIMultiDict[str]:

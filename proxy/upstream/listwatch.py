@@ -1,7 +1,7 @@
 """A reflector's source: list and watch of one scope at the API server."""
 
 import random
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from urllib.parse import urlencode
 
 from proxy.cache.reflector import WATCH_SECONDS
@@ -9,10 +9,13 @@ from proxy.cache.scope import Scope
 from proxy.forms.form import Form
 from proxy.forms.json import JsonForm, list_version
 from proxy.kube.errors import BadRequest
+from proxy.kube.negotiation import FormName
+from proxy.kube.requests import Headers
 from proxy.kube.selectable import SelectableField, selectable_fields
 from proxy.kube.selectors import name_selector
 from proxy.upstream.client import Client
 from proxy.upstream.discovery import Definition, definition, describe
+from proxy.upstream.wires import WIRES, open_watch
 
 BARRIER_SECONDS = 3
 """Length of a barrier: a bookmark comes two seconds before the end of a watch, and none if it's
@@ -40,6 +43,8 @@ class ListWatch:
         self._indexes = indexes
         self._resource = scope.resource
         self._path = self._probed = scope.resource.path(scope.namespace)
+        self._form = scope.form
+        self._wire = WIRES[scope.form]
 
     async def describe(self) -> Form:
         """Learn kind and layout; a list of one object shows both, and whether it's allowed."""
@@ -50,8 +55,8 @@ class ListWatch:
         custom = Definition(0, [])
         if selectable_fields(self._resource.group, self._resource.plural) is None:
             custom = await definition(self._client, self._resource)
-        headers, sample = await self._client.fetch(f"{self._path}?limit=1")
-        return JsonForm(
+        headers, sample = await self._fetch(self._path, limit=1)
+        return _FORMS[self._form](
             info,
             sample,
             [*self._indexes(), *custom.fields],
@@ -61,23 +66,26 @@ class ListWatch:
 
     async def list_page(self, limit: int, continue_token: str) -> bytes:
         """Get one page of a consistent list."""
-        query: dict[str, str | int] = {"limit": limit}
-        if continue_token:
-            query["continue"] = continue_token
-        return await self._client.get(f"{self._path}?{urlencode(query)}")
+        token = {"continue": continue_token} if continue_token else {}
+        return (await self._fetch(self._path, limit=limit, **token))[1]
+
+    async def _fetch(self, path: str, **query: str | int) -> tuple[Headers, bytes]:
+        asked = urlencode({**query, **self._wire.query})
+        return await self._client.fetch(f"{path}?{asked}", self._wire.listing)
 
     async def current_version(self) -> int:
         """Learn the API server's version from a consistent list of nothing."""
         try:
             return list_version(await self._client.get(f"{self._probed}?{_NOBODY}"))
         except BadRequest:  # an API that knows no field selectors
-            return list_version(await self.list_page(1, ""))
+            return list_version(await self._client.get(f"{self._path}?limit=1"))
 
     async def list_object(self, key: str) -> bytes:
         """Get a consistent list of one object, which is empty if that doesn't exist."""
         namespace, _, name = key.rpartition("/")
-        query = urlencode({"fieldSelector": name_selector(name), "limit": 1})
-        return await self._client.get(f"{self._resource.path(namespace)}?{query}")
+        selector = name_selector(name)
+        path = self._resource.path(namespace)
+        return (await self._fetch(path, fieldSelector=selector, limit=1))[1]
 
     def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
         """Watch from *version*, or with None by WatchList; yields lines as they arrive."""
@@ -101,4 +109,7 @@ class ListWatch:
             "timeoutSeconds": str(seconds),
             **start,
         }
-        return self._client.lines(f"{self._path}?{urlencode(query)}", live=live)
+        return open_watch(self._client, self._form, f"{self._path}?{urlencode(query)}", live=live)
+
+
+_FORMS: Mapping[FormName, Callable[..., Form]] = {FormName.JSON: JsonForm}

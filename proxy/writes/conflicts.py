@@ -12,6 +12,7 @@ import msgspec
 from proxy.cache.expectations import Expectation
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
+from proxy.cache.scope import Scope
 from proxy.kube import gojson
 from proxy.kube.envelope import (
     NOT_UNDERSTOOD,
@@ -82,7 +83,7 @@ class Conflicts:
         """Find the informer whose objects the client may be shown."""
         if not attempt.request.is_own(self._own_authorization()):
             return None
-        return self._informers.find(attempt.target.resource, attempt.target.namespace)
+        return self._informers.find(Scope(attempt.target.resource, attempt.target.namespace))
 
     def refuse(self, attempt: Attempt) -> Written | None:
         """Answer as the API server is sure to, before anything else that it may say."""

@@ -9,6 +9,7 @@ import msgspec
 from proxy.cache.informer import Informer
 from proxy.cache.prover import EVENT_WAIT
 from proxy.cache.view import View
+from proxy.forms.form import plainly
 from proxy.kube.envelope import NOT_UNDERSTOOD
 from proxy.kube.errors import ApiError
 from proxy.kube.requests import Headers
@@ -46,7 +47,7 @@ def held_states(attempt: Attempt, informer: Informer) -> States | None:
     found = view.store.get(attempt.key) if view else None
     if view is None or found is None or found.version <= attempt.version:
         return None
-    return States(_held_base(attempt, view), view.form.encode_object(found))
+    return States(_held_base(attempt, view), plainly(view.form).encode_object(found))
 
 
 async def awaited_states(
@@ -89,7 +90,7 @@ async def live_states(client: Client, attempt: Attempt, informer: Informer | Non
 def _held_base(attempt: Attempt, view: View) -> bytes | None:
     """Find the object as the client read it in the history."""
     held = view.history.version_of(attempt.key, attempt.version)
-    return view.form.encode_object(held) if held is not None else None
+    return plainly(view.form).encode_object(held) if held is not None else None
 
 
 async def _listed(client: Client, attempt: Attempt) -> bytes | None:

@@ -10,6 +10,7 @@ from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers, Policy
 from proxy.cache.reflector import Lines
 from proxy.cache.scope import Scope
+from proxy.kube.negotiation import FormName
 from proxy.kube.requests import Verb
 from proxy.reads.freshness import Guarantees
 from proxy.reads.reader import Reader
@@ -22,7 +23,7 @@ from tests.unit.builders import PODS, Clock
 from tests.unit.cache.sources import ServedSource
 
 
-def no_lines(target: str) -> Lines:
+def no_lines(form: FormName, target: str) -> Lines:
     raise AssertionError(target)
 
 
@@ -60,7 +61,7 @@ class Served:
 
     async def earned(self, namespace: str = "") -> Informer:
         """Let a watch earn an informer, and wait until it's synced."""
-        self.informers.note(PODS.info.resource, namespace, Verb.WATCH)
+        self.informers.note(Scope(PODS.info.resource, namespace), Verb.WATCH)
         return await self._until_synced(*self.informers)
 
     async def _until_synced(self, informer: Informer) -> Informer:

@@ -58,10 +58,10 @@ class Registry:
         return source
 
     def note(self, namespace: str = "", read: Verb = Verb.WATCH, resource: Resource = PODS) -> None:
-        self.informers.note(resource, namespace, read)
+        self.informers.note(Scope(resource, namespace), read)
 
     def found(self, namespace: str = "", resource: Resource = PODS) -> Informer:
-        informer = self.informers.find(resource, namespace)
+        informer = self.informers.find(Scope(resource, namespace))
         assert informer is not None
         return informer
 
@@ -186,9 +186,9 @@ async def test_only_what_covers_a_read_is_found(registry: Registry) -> None:
     registry.note("a")
     await settle()
     assert registry.found("a").scope == Scope(PODS, "a")
-    assert registry.informers.find(PODS, "b") is None
-    assert registry.informers.find(PODS, "") is None
-    assert registry.informers.find(NODES, "") is None
+    assert registry.informers.find(Scope(PODS, "b")) is None
+    assert registry.informers.find(Scope(PODS)) is None
+    assert registry.informers.find(Scope(NODES)) is None
     registry.informers.name(Scope(PODS))
     await settle()
     assert registry.found("b").scope == registry.found("").scope == Scope(PODS)
@@ -497,7 +497,7 @@ async def test_a_stopped_informer_ends_its_readers_and_is_earned_again(registry:
     assert view is not None
     registry.informers.stop_informer(informer)
     assert view.ended is Ending.STOPPED
-    assert registry.informers.find(PODS, "") is None
+    assert registry.informers.find(Scope(PODS)) is None
     await settle()
     assert registry.sources[Scope(PODS)].open == 0
     registry.note()

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.kube.negotiation import LONGEST, prefers_json, wants_indent
+from proxy.kube.negotiation import (
+    LONGEST,
+    PLAIN,
+    FormName,
+    Representation,
+    negotiate,
+    prefers_json,
+    wants_indent,
+)
 
 TABLE = "as=Table;v=v1;g=meta.k8s.io"
 KUBECTL = (
@@ -35,7 +43,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
         (f"{METADATA},application/json", False),
         (f"{PROTOBUF},application/json", False),
         (f"{PROTOBUF}, */*", False),
-        (BROWSER, False),
+        (BROWSER, True),
         ("application/json;stream=watch", True),
         ("application/json;charset=utf-8", True),
         # Quality first, then order.
@@ -66,6 +74,53 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 )
 def test_accept_headers(accept: str, *, json: bool) -> None:
     assert prefers_json(accept) is json
+
+
+METADATA_V1 = "as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+LIST_V1 = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+JSON_TABLE = Representation(FormName.TABLE, "v1")
+
+
+@pytest.mark.parametrize(
+    ("accept", "representations"),
+    [
+        (KUBECTL, [JSON_TABLE, Representation(FormName.TABLE, "v1beta1"), PLAIN]),
+        (f"{PROTOBUF},application/json", [Representation(FormName.PROTOBUF), PLAIN]),
+        (f"{PROTOBUF}, */*", [Representation(FormName.PROTOBUF), PLAIN]),
+        (f"application/foo,{PROTOBUF}", [Representation(FormName.PROTOBUF)]),
+        (f"{PROTOBUF};stream=watch", [Representation(FormName.PROTOBUF)]),
+        (f"{PROTOBUF};q=0.5,application/json", [PLAIN, Representation(FormName.PROTOBUF)]),
+        (
+            f"{PROTOBUF};{METADATA_V1},application/json;{METADATA_V1},application/json",
+            [
+                Representation(FormName.METADATA_PROTOBUF, "v1"),
+                Representation(FormName.METADATA, "v1"),
+                PLAIN,
+            ],
+        ),
+        (
+            f"{PROTOBUF};{LIST_V1},application/json;{LIST_V1}",
+            [
+                Representation(FormName.METADATA_PROTOBUF, "v1", is_list=True),
+                Representation(FormName.METADATA, "v1", is_list=True),
+            ],
+        ),
+        # There are no Tables in protobuf.
+        (f"{PROTOBUF};{TABLE}", []),
+        (f"{PROTOBUF};{TABLE},application/json;{TABLE}", [JSON_TABLE]),
+        ("application/json; as=Table ; g=meta.k8s.io; v=v1", [JSON_TABLE]),
+        ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;as=Table", [JSON_TABLE]),
+        # What is refused, or answered in what isn't kept, ends it.
+        ("application/json;as=Table,application/json", []),
+        ("application/json;as=Table;g=meta.k8s.io;v=v2,application/json", []),
+        ("application/json;as=Foo;g=meta.k8s.io;v=v1", []),
+        (f"*/*;{TABLE}", []),
+        (f"application/yaml;{TABLE},application/json", []),
+        ("application/yaml,application/json", []),
+    ],
+)
+def test_representations(accept: str, representations: list[Representation]) -> None:
+    assert list(negotiate(accept)) == representations
 
 
 @pytest.mark.parametrize(

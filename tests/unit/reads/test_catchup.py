@@ -12,12 +12,15 @@ import pytest
 from proxy.cache.reflector import Lines
 from proxy.cache.signal import Signal
 from proxy.cache.view import Ending, View
-from proxy.forms.form import Change, EventType
+from proxy.forms.form import Change, EventType, plainly
 from proxy.kube.errors import Expired, Forbidden, ServiceUnavailable
+from proxy.kube.negotiation import FormName
 from proxy.kube.requests import parse_request
 from proxy.reads.catchup import PAUSE, SECONDS, SILENCE, CatchUp
 from tests.unit import virtual_time
 from tests.unit.builders import PODS, Clock, error_line, stored, view_of
+
+PLAINLY = plainly(PODS.form())
 
 FLOOR = 50
 """The version of the view, whose history begins behind it."""
@@ -31,7 +34,7 @@ class Upstream:
         self.open = 0
         self._watches = list(watches)
 
-    async def __call__(self, target: str) -> AsyncGenerator[Sequence[bytes], None]:
+    async def __call__(self, form: FormName, target: str) -> AsyncGenerator[Sequence[bytes], None]:
         self.targets.append(target)
         self.open += 1
         try:
@@ -48,7 +51,7 @@ class Upstream:
 
 
 def catching_up(
-    lines: Callable[[str], Lines],
+    lines: Callable[[FormName, str], Lines],
     view: View | None = None,
     query: str = "",
     clock: Clock | None = None,
@@ -66,7 +69,7 @@ def catch_up(
     catching = catching_up(upstream, view, query, clock)
 
     async def run() -> bytes:
-        return b"".join([frames async for frames in catching.frames(inf)])
+        return b"".join([frames async for frames in catching.frames(inf, PLAINLY)])
 
     return virtual_time.run(run(), clock), catching
 
@@ -108,7 +111,7 @@ def test_a_path_is_sent_as_requests_are() -> None:
     catching = CatchUp(upstream, request, at_floor(), 3, signal=Signal(), clock=Clock())
 
     async def run() -> None:
-        async for _ in catching.frames(inf):
+        async for _ in catching.frames(inf, PLAINLY):
             pass
 
     asyncio.run(run())
@@ -134,7 +137,7 @@ def test_the_first_frame_is_an_empty_one_that_tells_of_acceptance() -> None:
     catching = catching_up(Upstream([[], [ADDED], [MODIFIED]]))
 
     async def run() -> list[bytes]:
-        return [frames async for frames in catching.frames(inf)]
+        return [frames async for frames in catching.frames(inf, PLAINLY)]
 
     assert asyncio.run(run()) == [b"", ADDED, MODIFIED]
 
@@ -186,7 +189,7 @@ class Frozen:
         self.open = 0
         self._batches = batches
 
-    async def __call__(self, target: str) -> AsyncGenerator[Sequence[bytes], None]:
+    async def __call__(self, form: FormName, target: str) -> AsyncGenerator[Sequence[bytes], None]:
         self.open += 1
         try:
             for batch in self._batches:
@@ -211,7 +214,7 @@ class Story:
         )
 
     async def frames(self, lasting: float = inf) -> list[bytes]:
-        return [frames async for frames in self.catching.frames(self.started + lasting)]
+        return [frames async for frames in self.catching.frames(self.started + lasting, PLAINLY)]
 
     async def ended(self, ending: Ending) -> list[bytes]:
         """The frames of a watch whose view ends after a second."""

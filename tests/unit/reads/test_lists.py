@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.cache.store import CHUNK, Store
 from proxy.cache.view import View
+from proxy.forms.form import plainly
 from proxy.forms.json import JsonForm
 from proxy.forms.objects import Object
 from proxy.kube.continuation import decode_token
@@ -93,7 +94,9 @@ def listing(
     decided = plan(read, view)
     assert isinstance(decided, ServeList), decided
     candidates = decided.selection.candidates(view.store, decided.snapshot, decided.keys)
-    return Listing(decided, view.form, candidates, weight, view.snapshots, tally or Tally())
+    return Listing(
+        decided, plainly(view.form), candidates, weight, view.snapshots, tally or Tally()
+    )
 
 
 def answer(view: View, query: str, namespace: str = "") -> dict[str, Any]:

@@ -16,6 +16,7 @@ from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType
 from proxy.forms.json import JsonForm
 from proxy.forms.objects import Object
+from proxy.kube.negotiation import FormName
 from proxy.kube.options import parse_options
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Verb, parse_request
@@ -381,7 +382,7 @@ class Upstream:
         self.targets: list[str] = []
         self._watches = list(watches)
 
-    async def __call__(self, target: str) -> AsyncGenerator[Sequence[bytes], None]:
+    async def __call__(self, form: FormName, target: str) -> AsyncGenerator[Sequence[bytes], None]:
         self.targets.append(target)
         for batch in self._watches.pop(0):
             yield batch
@@ -447,7 +448,7 @@ def test_a_bookmark_says_no_less_than_the_apiserver_did() -> None:
 def test_the_end_of_a_view_ends_a_watch_that_is_caught_up(ending: Ending) -> None:
     world = World()
 
-    async def lines(target: str) -> AsyncGenerator[Sequence[bytes], None]:
+    async def lines(form: FormName, target: str) -> AsyncGenerator[Sequence[bytes], None]:
         yield []
         yield [line("ADDED", "early", 4)]
         world.informer.drop(ending)

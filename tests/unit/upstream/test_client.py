@@ -187,7 +187,7 @@ def test_lines_of_any_length_and_in_small_batches(kubeconfig: Write) -> None:
             serving(answering(answer)) as server,
             client_of(kubeconfig(server.url)) as client,
         ):
-            return [list(lines) async for lines in client.lines("/")]
+            return [list(lines) async for lines in client.frames("/")]
 
     batches = asyncio.run(run())
     assert batches[0] == []
@@ -203,10 +203,10 @@ def test_a_watch_that_ends_in_the_middle_of_a_line(kubeconfig: Write) -> None:
             serving(answering(answer)) as server,
             client_of(kubeconfig(server.url)) as client,
         ):
-            async for _ in client.lines("/"):
+            async for _ in client.frames("/"):
                 pass
 
-    with pytest.raises(ServiceUnavailable, match="middle of a line"):
+    with pytest.raises(ServiceUnavailable, match="middle of an event"):
         asyncio.run(run())
 
 
@@ -219,7 +219,7 @@ def test_a_refused_watch(kubeconfig: Write) -> None:
             serving(answering(answer)) as server,
             client_of(kubeconfig(server.url)) as client,
         ):
-            async for _ in client.lines("/"):
+            async for _ in client.frames("/"):
                 pass
 
     with pytest.raises(Expired, match="too old"):

@@ -70,6 +70,7 @@ class Conflicts:
         own_authorization: Callable[[], str],
         *,
         is_local: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.merges: Counter[str] = Counter()
@@ -77,6 +78,7 @@ class Conflicts:
         self._informers = informers
         self._own_authorization = own_authorization
         self._is_local = is_local
+        self._clock = clock
 
     def _informer(self, attempt: Attempt) -> Informer | None:
         """Find the informer whose objects the client may be shown."""
@@ -120,15 +122,15 @@ class Conflicts:
         self, attempt: Attempt, send: Send, *, is_local: bool
     ) -> Written | list[Cause]:
         informer = self._informer(attempt)
+        held = held_states(attempt, informer) if is_local and informer is not None else None
         if not (attempt.request.merges and attempt.is_mergeable):
-            if is_local and informer is not None:
-                states = held_states(attempt, informer)  # no request for one that saves one
-            else:
+            states = held  # no request for one that saves one
+            if states is None:
                 states = await awaited_states(self._client, attempt, informer)
-                self._show(attempt, states)
+                self._show(attempt, states, is_local=is_local)
             return await _compare(attempt, states, _explain, None)
         states = await live_states(self._client, attempt, informer)
-        self._show(attempt, states)
+        self._show(attempt, states, is_local=is_local)
         try:
             return await self._merge(attempt, states, send)
         except OverlapError as overlap:
@@ -136,13 +138,18 @@ class Conflicts:
             return await _compare(attempt, states, _explain, overlap)
         except _NotMergedError as error:
             self.merges[error.result] += 1
-            return await _compare(attempt, states, _explain, None)
+            return await _compare(attempt, states or held, _explain, None)
 
-    def _show(self, attempt: Attempt, states: States | None) -> None:
-        """Let the client's next read not go back behind what the conflict has told it."""
+    def _show(self, attempt: Attempt, states: States | None, *, is_local: bool) -> None:
+        """Let the client's next read not go back behind what the conflict has told it.
+
+        A conflict that was seen here, of what is held, has told it nothing that reads don't show.
+        """
+        if states is None and is_local:
+            return
         envelope = read_envelope(JSON, states.theirs) if states else None
         version = (envelope and envelope.version) or 0
-        shown = Expectation(attempt.key, time.monotonic(), attempt.request.client, version)
+        shown = Expectation(attempt.key, self._clock(), attempt.request.client, version)
         self._informers.acknowledge(attempt.target.resource, shown)
 
     async def _merge(self, attempt: Attempt, states: States | None, send: Send) -> Written:

@@ -38,6 +38,9 @@ MAX_STATUS = 256 * 1024
 _ABOUT_VERSION = ("the object has been modified", "the ResourceVersion in the precondition")
 """How registry/generic/registry/store.go and storage/interfaces.go word them."""
 
+_MERGED_INVALID = frozenset({413, 422})
+"""Answers to what is too large, or breaks a rule, as merged."""
+
 LARGE = 64 * 1024
 """Bytes from which on states are decoded and compared in a thread; it takes 2 ms."""
 
@@ -153,7 +156,13 @@ class Conflicts:
         self._informers.acknowledge(attempt.target.resource, shown)
 
     async def _merge(self, attempt: Attempt, states: States | None, send: Send) -> Written:
-        """Write once more, on top of what is there now. Raises OverlapError, _NotMergedError."""
+        """Write once more, on top of what is there now. Raises OverlapError, _NotMergedError.
+
+        What breaks a rule as merged was written by nobody, so it stays the conflict that it was,
+        also because clients don't repeat what is invalid. Other refusals the client gets: they are
+        about the object (deleted), about himself (forbidden), or about what he has written (not
+        decodable); and after one of 500 and more it may have happened.
+        """
         if states is None or states.base is None:
             raise _NotMergedError("unknown")
         body = await _compare(attempt, states, _merged)
@@ -162,6 +171,8 @@ class Conflicts:
             answer, _ = await read_whole(written.chunks, MAX_ANSWER)
             if written.status == 409:
                 raise _NotMergedError("lost")
+            if written.status in _MERGED_INVALID:
+                raise _NotMergedError("failed")
             self.merges["merged" if written.status < 300 else "failed"] += 1
             return written._replace(chunks=whole(answer))
 

@@ -1,11 +1,10 @@
 """Conflicts: refused here where they're certain, explained, and merged where the client asks."""
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -29,6 +28,7 @@ from proxy.upstream.client import Client
 from proxy.writes.attempt import Attempt, certain_conflict
 from proxy.writes.causes import REASON, Cause, change_causes, conflict_causes
 from proxy.writes.changes import Object, OverlapError, merge, retarget_patch
+from proxy.writes.comparer import Comparer
 from proxy.writes.states import States, awaited_states, held_states, live_states
 from proxy.writes.written import MAX_ANSWER, Written, chained, framed, read_whole, whole
 
@@ -40,9 +40,6 @@ _ABOUT_VERSION = ("the object has been modified", "the ResourceVersion in the pr
 
 _MERGED_INVALID = frozenset({413, 422})
 """Answers to what is too large, or breaks a rule, as merged."""
-
-LARGE = 64 * 1024
-"""Bytes from which on states are decoded and compared in a thread; it takes 2 ms."""
 
 T = TypeVar("T")
 
@@ -82,6 +79,7 @@ class Conflicts:
         self._own_authorization = own_authorization
         self._is_local = is_local
         self._clock = clock
+        self._comparer = Comparer()
 
     def _informer(self, attempt: Attempt) -> Informer | None:
         """Find the informer whose objects the client may be shown."""
@@ -131,17 +129,23 @@ class Conflicts:
             if states is None:
                 states = await awaited_states(self._client, attempt, informer)
                 self._show(attempt, states, is_local=is_local)
-            return await _compare(attempt, states, _explain, None)
+            return await self._compare(attempt, states, _explain, None)
         states = await live_states(self._client, attempt, informer)
         self._show(attempt, states, is_local=is_local)
         try:
             return await self._merge(attempt, states, send)
         except OverlapError as overlap:
             self.merges["overlap"] += 1
-            return await _compare(attempt, states, _explain, overlap)
+            return await self._compare(attempt, states, _explain, overlap)
         except _NotMergedError as error:
             self.merges[error.result] += 1
-            return await _compare(attempt, states or held, _explain, None)
+            return await self._compare(attempt, states or held, _explain, None)
+
+    async def _compare(
+        self, attempt: Attempt, states: States | None, compare: Callable[..., T], *more: object
+    ) -> T:
+        size = states.size + len(attempt.body) if states else 0
+        return await self._comparer.run(size, compare, attempt, states, *more)
 
     def _show(self, attempt: Attempt, states: States | None, *, is_local: bool) -> None:
         """Let the client's next read not go back behind what the conflict has told it.
@@ -165,7 +169,7 @@ class Conflicts:
         """
         if states is None or states.base is None:
             raise _NotMergedError("unknown")
-        body = await _compare(attempt, states, _merged)
+        body = await self._compare(attempt, states, _merged)
         headers = framed(attempt.headers, body)
         async with send(attempt.request, headers, whole(body)) as written:
             answer, _ = await read_whole(written.chunks, MAX_ANSWER)
@@ -214,15 +218,6 @@ def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | No
         return conflict_causes(resource, base, theirs, attempt.version)
     except NOT_UNDERSTOOD:  # what is nested deeply may be decoded, and too deep to be compared
         return []
-
-
-async def _compare(
-    attempt: Attempt, states: States | None, compare: Callable[..., T], *more: Any
-) -> T:
-    """Compare states without holding up the event loop for long."""
-    if states is None or states.size + len(attempt.body) < LARGE:
-        return compare(attempt, states, *more)
-    return await asyncio.to_thread(compare, attempt, states, *more)
 
 
 def _is_about_version(status: Object) -> bool:

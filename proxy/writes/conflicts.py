@@ -41,6 +41,12 @@ _ABOUT_VERSION = ("the object has been modified", "the ResourceVersion in the pr
 _MERGED_INVALID = frozenset({413, 422})
 """Answers to what is too large, or breaks a rule, as merged."""
 
+DETECTED = ("local", "upstream")
+"""Who may see a conflict."""
+
+RESULTS = ("merged", "overlap", "lost", "unknown", "failed")
+"""What may come of a merge (docs/metrics.md)."""
+
 T = TypeVar("T")
 
 Send = Callable[
@@ -60,7 +66,8 @@ class Conflicts:
     """Knows what a write conflicts with, from *informers* or through *client*.
 
     *own_authorization* is what the proxy itself shows upstream; *is_local*: conflicts that are
-    certain are answered here. ``counts`` has them by who saw them, ``merges`` by result.
+    certain are answered here. ``counts`` has them by who saw them, ``merges`` by result,
+    each from 0.
     """
 
     def __init__(
@@ -72,8 +79,8 @@ class Conflicts:
         is_local: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.counts: Counter[str] = Counter()
-        self.merges: Counter[str] = Counter()
+        self.counts = Counter(dict.fromkeys(DETECTED, 0))
+        self.merges = Counter(dict.fromkeys(RESULTS, 0))
         self._client = client
         self._informers = informers
         self._own_authorization = own_authorization

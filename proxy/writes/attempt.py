@@ -83,6 +83,8 @@ def certain_conflict(attempt: Attempt, informer: Informer) -> Object | None:
     envelope, target, view = attempt.envelope, attempt.target, informer.view
     if envelope is None or target.subresource not in _WHOLE or view is None:
         return None
+    if target.subresource and not view.form.has_status:
+        return None  # there is no such subresource
     if parse_path(attempt.request.path) is None:  # a name that messages escape
         return None
     if not (_is_taken(attempt, is_custom=view.form.is_custom) and _is_plain(attempt.request)):

@@ -1,5 +1,6 @@
 """Conflicts: refused here where they're certain, explained, and merged where the client asks."""
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -19,17 +20,18 @@ from proxy.kube.envelope import (
     encode_status,
     read_envelope,
 )
-from proxy.kube.errors import conflict
+from proxy.kube.errors import ApiError, conflict
 from proxy.kube.negotiation import JSON, prefers_json, wants_indent
 from proxy.kube.options import asked_indent
 from proxy.kube.protobuf import MAGIC
 from proxy.kube.requests import Headers, Request, content_type_of
 from proxy.upstream.client import Client
+from proxy.upstream.discovery import describe
 from proxy.writes.attempt import Attempt, certain_conflict
 from proxy.writes.causes import REASON, Cause, change_causes, conflict_causes
 from proxy.writes.changes import Object, OverlapError, merge, retarget_patch
 from proxy.writes.comparer import Comparer
-from proxy.writes.states import States, awaited_states, held_states, live_states
+from proxy.writes.states import TIMEOUT, States, awaited_states, held_states, live_states
 from proxy.writes.written import MAX_ANSWER, Written, chained, framed, read_whole, whole
 
 MAX_STATUS = 256 * 1024
@@ -148,6 +150,23 @@ class Conflicts:
             self.merges[error.result] += 1
             return await self._compare(attempt, states or held, _explain, None)
 
+    async def _has_status(self, attempt: Attempt, base: bytes) -> bool:
+        """Tell whether an update leaves the status alone. Raises _NotMergedError if that's unknown.
+
+        Only of an update of an object with a status it matters.
+        """
+        target = attempt.target
+        if attempt.request.method != "PUT" or target.subresource or b'"status":' not in base:
+            return False
+        informer = self._informers.find(target.resource, target.namespace)
+        if informer is not None and informer.view is not None:
+            return informer.view.form.has_status
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                return (await describe(self._client, target.resource)).has_status
+        except (ApiError, TimeoutError) as error:
+            raise _NotMergedError("unknown") from error
+
     async def _compare(
         self, attempt: Attempt, states: States | None, compare: Callable[..., T], *more: object
     ) -> T:
@@ -176,7 +195,8 @@ class Conflicts:
         """
         if states is None or states.base is None:
             raise _NotMergedError("unknown")
-        body = await self._compare(attempt, states, _merged)
+        has_status = await self._has_status(attempt, states.base)
+        body = await self._compare(attempt, states, _merged, has_status)
         headers = framed(attempt.headers, body)
         async with send(attempt.request, headers, whole(body)) as written:
             answer, _ = await read_whole(written.chunks, MAX_ANSWER)
@@ -188,13 +208,13 @@ class Conflicts:
             return written._replace(chunks=whole(answer))
 
 
-def _merged(attempt: Attempt, states: States) -> bytes:
+def _merged(attempt: Attempt, states: States, has_status: bool) -> bytes:
     assert states.base is not None
     try:
         base, theirs, mine = map(_decoded, (states.base, states.theirs, attempt.body))
         if attempt.request.method == "PATCH":
             return gojson.encode(retarget_patch(attempt.media_type, mine, base, theirs))
-        mine = {**_unwritten(attempt.target.subresource, base, mine), **mine}
+        mine = {**_unwritten(attempt.target.subresource, base, has_status), **mine}
         return gojson.encode(merge(base, theirs, mine))
     except NOT_UNDERSTOOD as error:
         raise _NotMergedError("unknown") from error
@@ -204,13 +224,14 @@ def _decoded(body: bytes) -> Object:
     return msgspec.json.decode(body, type=Object)
 
 
-def _unwritten(subresource: str, base: Object, mine: Object) -> Object:
-    """Take what an update leaves out and doesn't write: of status all else, else the status."""
-    return {
-        key: value
-        for key, value in base.items()
-        if key not in mine and (key == "status") is (subresource == "")
-    }
+def _unwritten(subresource: str, base: Object, has_status: bool) -> Object:
+    """Take what an update doesn't write, so that leaving it out removes nothing.
+
+    Of the status that's all else; of the object the status, where that is a subresource.
+    """
+    if subresource == "":
+        return {"status": base["status"]} if has_status and "status" in base else {}
+    return {key: value for key, value in base.items() if key != "status"}
 
 
 def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | None) -> list[Cause]:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.harness.apiserver import ApiServer
-from tests.harness.caching import caught_up
+from tests.harness.caching import cached, caught_up, hit
 from tests.harness.faults import FaultProxy
 from tests.harness.http import Answer, Server, ask
-from tests.harness.objects import Object, configmap, create, patch
+from tests.harness.objects import Object, configmap, crd, create, define, patch
 from tests.harness.proxy import Proxy, metrics
 
 CONFIGMAPS = "/api/v1/namespaces/{}/configmaps"
@@ -115,3 +115,54 @@ def test_a_merge_that_is_invalid_stays_the_conflict(
     assert (answer.status, answer.json()) == (409, expected.json())
     assert answer.json()["details"]["causes"]
     assert merges(proxy, "failed") == failed + 1
+
+
+def widget_crd(kind: str, *, has_status: bool) -> Object:
+    """A CustomResourceDefinition whose status is a subresource, or a field like any other."""
+    definition = crd(kind, group="merges.kubecache.dev")
+    if not has_status:
+        [version] = definition["spec"]["versions"]
+        version["subresources"] = {}
+    return definition
+
+
+@pytest.mark.parametrize("is_cached", [False, True], ids=["forwarded", "cached"])
+@pytest.mark.parametrize("has_status", [False, True], ids=["field", "subresource"])
+def test_a_status_that_is_left_out_is_removed_where_an_update_writes_it(
+    apiserver: ApiServer, proxy: Proxy, namespace: str, *, has_status: bool, is_cached: bool
+) -> None:
+    """As an update without a conflict does, which comes first."""
+    kind = f"Merge{'With' if has_status else 'Without'}{'Cached' if is_cached else 'Forwarded'}"
+    defined = define(apiserver.server, widget_crd(kind, has_status=has_status))
+    collection = defined.path(namespace)
+    if is_cached:
+        cached(proxy.read, defined.path())
+    body = {**defined.object("x"), "status": {"phase": "old"}}
+    for theirs in (None, {"spec": {"size": 2}}):
+        seen = create(apiserver.server, collection, body)
+        if has_status:
+            seen = patch(apiserver.server, f"{collection}/x/status", {"status": body["status"]})
+        assert seen["status"] == {"phase": "old"}
+        found = Conflict(f"{collection}/x", seen, seen)
+        if theirs is not None:
+            found = found._replace(now=patch(apiserver.server, found.target, theirs))
+            assert is_cached or not hit(proxy.read, collection)
+        mine = {key: value for key, value in seen.items() if key != "status"}
+        written = ask(proxy.read, "PUT", found.target, headers=(MERGE,), body=mine).ok().json()
+        assert ("status" in written) is has_status
+        assert written["spec"]["size"] == (1 if theirs is None else 2)
+        ask(apiserver.server, "DELETE", found.target).ok()
+
+
+def test_a_status_that_is_no_subresource_is_not_found(
+    apiserver: ApiServer, proxy: Proxy, namespace: str
+) -> None:
+    collection = CONFIGMAPS.format(namespace)
+    found = conflict(apiserver, collection, configmap("x"), {"data": {"a": "1"}})
+    known(proxy, found)
+    theirs, ours = (
+        ask(server, "PUT", f"{found.target}/status", body=found.seen)
+        for server in (apiserver.server, proxy.read)
+    )
+    assert (theirs.status, theirs.body) == (ours.status, ours.body)
+    assert ours.status == 404

@@ -29,7 +29,7 @@ from proxy.upstream.client import Client
 from proxy.upstream.discovery import describe
 from proxy.writes.attempt import Attempt, certain_conflict
 from proxy.writes.causes import REASON, Cause, change_causes, conflict_causes
-from proxy.writes.changes import Object, OverlapError, merge, retarget_patch
+from proxy.writes.changes import Json, OverlapError, merge, retarget_patch
 from proxy.writes.comparer import Comparer
 from proxy.writes.states import TIMEOUT, States, awaited_states, held_states, live_states
 from proxy.writes.written import MAX_ANSWER, Written, chained, framed, read_whole, whole
@@ -220,11 +220,11 @@ def _merged(attempt: Attempt, states: States, has_status: bool) -> bytes:
         raise _NotMergedError("unknown") from error
 
 
-def _decoded(body: bytes) -> Object:
-    return msgspec.json.decode(body, type=Object)
+def _decoded(body: bytes) -> Json:
+    return msgspec.json.decode(body, type=Json)
 
 
-def _unwritten(subresource: str, base: Object, has_status: bool) -> Object:
+def _unwritten(subresource: str, base: Json, has_status: bool) -> Json:
     """Take what an update doesn't write, so that leaving it out removes nothing.
 
     Of the status that's all else; of the object the status, where that is a subresource.
@@ -248,7 +248,7 @@ def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | No
         return []
 
 
-def _is_about_version(status: Object) -> bool:
+def _is_about_version(status: Json) -> bool:
     """Tell a conflict of versions from others: names that are taken, managers that differ.
 
     It may be explained already, by another proxy behind this one.
@@ -264,12 +264,10 @@ def _is_about_version(status: Object) -> bool:
     )
 
 
-def _with_causes(
-    attempt: Attempt, refusal: Written, status: Object, causes: list[Cause]
-) -> Written:
+def _with_causes(attempt: Attempt, refusal: Written, status: Json, causes: list[Cause]) -> Written:
     """Write a 409 anew, its causes where Go would write them."""
     if causes:
-        details: Object = dict(status.get("details") or {})
+        details: Json = dict(status.get("details") or {})
         last = {key: details.pop(key) for key in ("retryAfterSeconds",) if key in details}
         status = {**status, "details": {**details, "causes": causes, **last}}
     content_type = content_type_of(refusal.headers)

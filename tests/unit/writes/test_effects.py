@@ -23,7 +23,7 @@ def shown(
     uid: str = "u",
     is_last: bool = False,
 ) -> Envelope:
-    return Envelope("v1", kind, "a", name, uid, version, is_last, is_last)
+    return Envelope("v1", kind, "a", name, uid, version, is_last)
 
 
 DELETED = shown(version=None, kind="Status")

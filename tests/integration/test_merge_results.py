@@ -250,6 +250,7 @@ def test_a_merge_while_the_api_server_is_away(
         line.resume()
 
 
+@pytest.mark.unchained("the one behind finds the conflict")
 @pytest.mark.parametrize(
     ("headers", "sent", "counts"),
     [((), 1, {}), ((MERGE,), 2, {"merged": 1})],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -11,10 +12,15 @@ from proxy.kube.resources import Resource
 from proxy.writes.causes import conflict_causes
 from proxy.writes.changes import Json, OverlapError, merge, retarget_patch
 from tests.harness.apiserver import ApiServer
+from tests.harness.caching import cached, caught_up
+from tests.harness.differential import cache_status
 from tests.harness.http import Answer, ask, get
+from tests.harness.objects import create, patch
+from tests.harness.proxy import Proxy
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments")
 SERVICES = Resource("", "v1", "services")
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
 def _deployment() -> Json:
@@ -32,6 +38,26 @@ def _deployment() -> Json:
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
         },
     }
+
+
+ODD_NAMES = ('a"b', "a\\b", "a b", "\xe9", "\x07", "\ufffd")
+
+
+def test_conflicts_of_names_that_messages_quote(apiserver: ApiServer, proxy: Proxy) -> None:
+    """Seen here or, where the name may stand for bytes that are no text, by the API server."""
+    cached(proxy.read, ROLES)
+    for name in ODD_NAMES:
+        path = f"{ROLES}/{quote(name)}"
+        old = create(apiserver.server, ROLES, {"metadata": {"name": name}})
+        new = patch(apiserver.server, path, {"metadata": {"labels": {"a": "b"}}})
+        caught_up(proxy.read, ROLES, new["metadata"]["resourceVersion"])
+        theirs, ours = (
+            ask(server, "PUT", path, body=old) for server in (apiserver.server, proxy.read)
+        )
+        assert cache_status(ours).hit is (name != "\ufffd")
+        plain = ours.json()
+        assert plain["details"].pop("causes")
+        assert (ours.status, plain) == (409, theirs.json())
 
 
 class Written:

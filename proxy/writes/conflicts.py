@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
-import msgspec
-
 from proxy.cache.expectations import Expectation
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
@@ -29,8 +27,9 @@ from proxy.upstream.client import Client
 from proxy.upstream.discovery import describe
 from proxy.writes.attempt import Attempt, certain_conflict
 from proxy.writes.causes import REASON, Cause, change_causes, conflict_causes
-from proxy.writes.changes import Json, OverlapError, merge, retarget_patch
+from proxy.writes.changes import Json, OverlapError
 from proxy.writes.comparer import Comparer
+from proxy.writes.merging import RESULTS, NotMergedError, decoded, merged_body
 from proxy.writes.states import TIMEOUT, States, awaited_states, held_states, live_states
 from proxy.writes.written import MAX_ANSWER, Written, chained, framed, read_whole, whole
 
@@ -46,22 +45,11 @@ _MERGED_INVALID = frozenset({413, 422})
 DETECTED = ("local", "upstream")
 """Who may see a conflict."""
 
-RESULTS = ("merged", "overlap", "lost", "unknown", "failed")
-"""What may come of a merge (docs/metrics.md)."""
-
 T = TypeVar("T")
 
 Send = Callable[
     [Request, Headers, AsyncIterator[bytes] | None], AbstractAsyncContextManager[Written]
 ]
-
-
-class _NotMergedError(Exception):
-    """Merging has come to nothing; *result* is what it's counted as."""
-
-    def __init__(self, result: str) -> None:
-        super().__init__(result)
-        self.result = result
 
 
 class Conflicts:
@@ -146,12 +134,12 @@ class Conflicts:
         except OverlapError as overlap:
             self.merges["overlap"] += 1
             return await self._compare(attempt, states, _explain, overlap)
-        except _NotMergedError as error:
+        except NotMergedError as error:
             self.merges[error.result] += 1
             return await self._compare(attempt, states or held, _explain, None)
 
     async def _has_status(self, attempt: Attempt, base: bytes) -> bool:
-        """Tell whether an update leaves the status alone. Raises _NotMergedError if that's unknown.
+        """Tell whether an update leaves the status alone. Raises NotMergedError if that's unknown.
 
         Only of an update of an object with a status it matters.
         """
@@ -165,7 +153,7 @@ class Conflicts:
             async with asyncio.timeout(TIMEOUT):
                 return (await describe(self._client, target.resource)).has_status
         except (ApiError, TimeoutError) as error:
-            raise _NotMergedError("unknown") from error
+            raise NotMergedError("unknown") from error
 
     async def _compare(
         self, attempt: Attempt, states: States | None, compare: Callable[..., T], *more: object
@@ -186,7 +174,7 @@ class Conflicts:
         self._informers.acknowledge(attempt.target.resource, shown)
 
     async def _merge(self, attempt: Attempt, states: States | None, send: Send) -> Written:
-        """Write once more, on top of what is there now. Raises OverlapError, _NotMergedError.
+        """Write once more, on top of what is there now. Raises OverlapError, NotMergedError.
 
         What breaks a rule as merged was written by nobody, so it stays the conflict that it was,
         also because clients don't repeat what is invalid. Other refusals the client gets: they are
@@ -194,44 +182,18 @@ class Conflicts:
         decodable); and after one of 500 and more it may have happened.
         """
         if states is None or states.base is None:
-            raise _NotMergedError("unknown")
+            raise NotMergedError("unknown")
         has_status = await self._has_status(attempt, states.base)
-        body = await self._compare(attempt, states, _merged, has_status)
+        body = await self._compare(attempt, states, merged_body, has_status)
         headers = framed(attempt.headers, body)
         async with send(attempt.request, headers, whole(body)) as written:
             answer, _ = await read_whole(written.chunks, MAX_ANSWER)
             if written.status == 409:
-                raise _NotMergedError("lost")
+                raise NotMergedError("lost")
             if written.status in _MERGED_INVALID:
-                raise _NotMergedError("failed")
+                raise NotMergedError("failed")
             self.merges["merged" if written.status < 300 else "failed"] += 1
             return written._replace(chunks=whole(answer))
-
-
-def _merged(attempt: Attempt, states: States, has_status: bool) -> bytes:
-    assert states.base is not None
-    try:
-        base, theirs, mine = map(_decoded, (states.base, states.theirs, attempt.body))
-        if attempt.request.method == "PATCH":
-            return gojson.encode(retarget_patch(attempt.media_type, mine, base, theirs))
-        mine = {**_unwritten(attempt.target.subresource, base, has_status), **mine}
-        return gojson.encode(merge(base, theirs, mine))
-    except NOT_UNDERSTOOD as error:
-        raise _NotMergedError("unknown") from error
-
-
-def _decoded(body: bytes) -> Json:
-    return msgspec.json.decode(body, type=Json)
-
-
-def _unwritten(subresource: str, base: Json, has_status: bool) -> Json:
-    """Take what an update doesn't write, so that leaving it out removes nothing.
-
-    Of the status that's all else; of the object the status, where that is a subresource.
-    """
-    if subresource == "":
-        return {"status": base["status"]} if has_status and "status" in base else {}
-    return {key: value for key, value in base.items() if key != "status"}
 
 
 def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | None) -> list[Cause]:
@@ -239,8 +201,8 @@ def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | No
         return []
     resource = attempt.target.resource
     try:
-        theirs = _decoded(states.theirs)
-        base = _decoded(states.base) if states.base is not None else None
+        theirs = decoded(states.theirs)
+        base = decoded(states.base) if states.base is not None else None
         if overlap is not None and base is not None and overlap.changes:
             return change_causes(resource, overlap.changes, base, theirs)
         return conflict_causes(resource, base, theirs, attempt.version)

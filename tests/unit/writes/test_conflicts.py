@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, cast
 
 import pytest
@@ -45,6 +45,9 @@ class ApiServer:
     def __init__(self, base: bytes, theirs: bytes, *, is_away: bool = False) -> None:
         self._base, self._theirs, self._is_away = base, theirs, is_away
         self.shown: list[Expectation] = []
+        self.answer = 200
+        self.sent = 0
+        self.status = 0
 
     @asynccontextmanager
     async def open(self, method: str, target: str, headers: Headers) -> AsyncIterator[Response]:
@@ -59,10 +62,18 @@ class ApiServer:
     def acknowledge(self, _: Resource, shown: Expectation) -> None:
         self.shown.append(shown)
 
+    async def get(self, target: str) -> bytes:
+        raise ServiceUnavailable("away")
+
+    def send(self, *_: Any) -> AbstractAsyncContextManager[Written]:
+        """Answer to a write of what is merged."""
+        self.sent += 1
+        return nullcontext(Written(self.answer, HEADERS, whole(b'{"merged":true}')))
+
     async def put(
         self, body: bytes, *headers: tuple[bytes, bytes], is_local: bool = False
     ) -> tuple[Any, Conflicts]:
-        """Refuse an update; returns the Status that its client gets."""
+        """Refuse an update; returns the Status that its client gets, or what came of a merge."""
         own = cast(Any, self)
         conflicts = Conflicts(own, own, lambda: "", clock=lambda: 7.0)
         path = SHELVES.path("default").encode() + b"/x"
@@ -70,8 +81,8 @@ class ApiServer:
         attempt = read_attempt(parse_request("PUT", path, b"", asked), asked, body)
         assert attempt
         refusal = Written(409, HEADERS, whole(REFUSAL), is_local)
-        written = await conflicts.resolve(attempt, refusal, cast(Any, None))
-        assert written.status == 409
+        written = await conflicts.resolve(attempt, refusal, self.send)
+        self.status = written.status
         return json.loads(b"".join([chunk async for chunk in written.chunks])), conflicts
 
 
@@ -117,3 +128,35 @@ def test_what_a_client_was_told_is_what_its_reads_wait_for(
     server = ApiServer(shelf(1, b"1"), shelf(2, b"2"), is_away=is_away)
     asyncio.run(server.put(shelf(1, b"3"), *headers, is_local=is_local))
     assert server.shown == [Expectation("default/x", 7.0, "-", version) for version in shown]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "result"),
+    [
+        (200, 200, "merged"),
+        (409, 409, "lost"),
+        # What is invalid as merged nobody has written.
+        (422, 409, "failed"),
+        (413, 409, "failed"),
+        # The rest is about the client, what he wrote, or whether the object is there.
+        (400, 400, "failed"),
+        (403, 403, "failed"),
+        (404, 404, "failed"),
+        (504, 504, "failed"),
+    ],
+)
+def test_what_the_api_server_says_to_a_merge(answer: int, status: int, result: str) -> None:
+    server = ApiServer(shelf(1, b"1"), shelf(2, b'1,"full":true'))
+    server.answer = answer
+    body, conflicts = asyncio.run(server.put(shelf(1, b"3"), MERGES))
+    assert (server.status, server.sent) == (status, 1)
+    assert +conflicts.merges == Counter({result: 1})
+    assert bool(status == 409) is ("details" in body and bool(body["details"]["causes"]))
+
+
+def test_a_status_of_which_nothing_is_known_is_not_merged() -> None:
+    """Discovery fails: whether an update that leaves it out removes it, can't be said."""
+    server = ApiServer(shelf(1, b'1,"status":{}'), shelf(2, b'1,"status":{}'))
+    _, conflicts = asyncio.run(server.put(shelf(1, b"3"), MERGES))
+    assert (server.status, server.sent) == (409, 0)
+    assert +conflicts.merges == Counter(unknown=1)

@@ -127,6 +127,8 @@ class _Merging:
             return theirs
         if _same(base, theirs):
             return mine
+        if path in _TYPE and base is ABSENT:  # nobody has set it
+            return theirs
         tables = _tables(path, (base, theirs, mine), self._schema)
         if tables is None:
             found = list(_compare(path, base, theirs, self._schema))

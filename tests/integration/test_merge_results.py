@@ -90,6 +90,13 @@ def forwarding(apiserver: ApiServer) -> Iterator[Proxy]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def bare(apiserver: ApiServer) -> Iterator[Proxy]:
+    """One that has nothing in its cache."""
+    with Proxy(apiserver.kubeconfig()) as running:
+        yield running
+
+
 def config(**settings: str) -> Object:
     return {"cache": {"resources": [{"resource": "deployments.apps"}]}, **settings}
 
@@ -120,16 +127,17 @@ class Conflict(NamedTuple):
 
 
 def conflict(
-    apiserver: ApiServer, proxy: Proxy, namespace: str, way: Way, theirs: Object
+    apiserver: ApiServer, proxy: Proxy | None, namespace: str, way: Way, theirs: Object
 ) -> Conflict:
-    """Create a deployment and change it, and wait until the cache has that."""
+    """Create a deployment and change it, and wait until a proxy's cache has that."""
     server = apiserver.server
     collection = f"/apis/apps/v1/namespaces/{namespace}/deployments"
     create(server, collection, deployment())
     target = f"{collection}/x"
     seen = patch(server, f"{target}/status", {"status": {"replicas": 2, "observedGeneration": 1}})
     now = patch(server, f"{target}{way.subresource}", theirs)
-    caught_up(proxy.read, collection, now["metadata"]["resourceVersion"])
+    if proxy is not None:
+        caught_up(proxy.read, collection, now["metadata"]["resourceVersion"])
     return Conflict(server, target, seen, now)
 
 
@@ -248,6 +256,17 @@ def test_a_merge_while_the_api_server_is_away(
         assert seen.json() == found.now
     finally:
         line.resume()
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_merge_of_what_is_not_cached(
+    apiserver: ApiServer, bare: Proxy, namespace: str, way: Way
+) -> None:
+    """What the client read is in a list then, whose items don't say what they are."""
+    found = conflict(apiserver, None, namespace, way, way.theirs("merged"))
+    with counted(apiserver, bare, 2, upstream=1, merged=1):
+        answer = found.write(bare.read, way, way.mine("merged"), MERGE)
+    _assert_result(answer, found, way, "merged")
 
 
 @pytest.mark.unchained("the one behind finds the conflict")

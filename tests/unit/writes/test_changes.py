@@ -239,6 +239,14 @@ def test_items_of_lists_get_the_type_of_mine() -> None:
     assert merged == {**mine, "metadata": {"resourceVersion": "2"}}
 
 
+def test_a_type_that_only_the_base_lacks_nobody_has_changed() -> None:
+    """Of a base that was in a list."""
+    base = spec(a=1, b=1)
+    del base["apiVersion"], base["kind"]
+    merged = merge(base, spec(2, a=2, b=1), spec(a=1, b=2))
+    assert merged == spec(2, a=2, b=2)
+
+
 # Random objects: built-in lists and maps, atomic lists, and structs.
 _SCALARS = st.sampled_from([0, 1, True, "a", None])
 _ENV = st.lists(

@@ -53,9 +53,9 @@ def render(status: dict[str, Any]) -> str:
     text = f"kubecache {status['version']}, {'ready' if status['ready'] else 'not ready'}\n\n"
     text += _table(rows)
     for title in ("conflicts", "merges", "live_reads"):
-        if status[title]:
-            counts = ", ".join(f"{name} {count}" for name, count in sorted(status[title].items()))
-            text += f"\n\n{title.replace('_', ' ')}: {counts}"
+        counts = [f"{name} {count}" for name, count in sorted(status[title].items()) if count]
+        if counts:
+            text += f"\n\n{title.replace('_', ' ')}: {', '.join(counts)}"
     if status["scans"]:
         scans = [["LISTS THAT SCAN", "SELECTOR", "COUNT"]]
         scans += [

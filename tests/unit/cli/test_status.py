@@ -78,7 +78,7 @@ def test_lists_that_scan_come_last() -> None:
 def test_conflicts_are_counted() -> None:
     counts = {
         "conflicts": {"upstream": 1, "local": 12},
-        "merges": {"merged": 3},
+        "merges": {"merged": 3, "lost": 0},
         "live_reads": {"kubectl": 7},
     }
     assert status.render(EMPTY | counts).splitlines()[-5:] == [

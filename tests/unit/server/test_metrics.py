@@ -138,7 +138,18 @@ def test_without_informers_or_requests_a_scrape_is_still_whole() -> None:
         for part in ("bucket", "count", "sum")
     }
     held = {"kubecache_held_bytes", "kubecache_held_refusals_total"}
-    assert scraped.names() == histograms | held
+    conflicts = {"kubecache_conflicts_total", "kubecache_conflict_merges_total"}
+    assert scraped.names() == histograms | held | conflicts
+
+
+def test_conflicts_and_merges_are_counted_from_zero() -> None:
+    """A series that begins with its first event has no increase that an alert could see."""
+    scraped = Scraped(render(Served()))
+    assert [scraped["conflicts_total", {"detected": each}] for each in ("local", "upstream")] == [
+        0
+    ] * 2
+    results = ("merged", "overlap", "lost", "unknown", "failed")
+    assert [scraped["conflict_merges_total", {"result": each}] for each in results] == [0] * 5
 
 
 # --- values ----------------------------------------------------------------------------------

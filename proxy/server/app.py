@@ -134,6 +134,8 @@ class ReadApp:
     def _refusal(self, request: Request, headers: Headers) -> ApiError | None:
         if not request.path.startswith("/"):
             return BadRequest("the request names no path")
+        if request.mistake:
+            return BadRequest(request.mistake)
         refused = self._hosts.refuses(headers)
         return Forbidden(refused) if refused else None
 

@@ -26,6 +26,7 @@ from proxy.server.stats import Stats
 from proxy.upstream.budget import Budget
 from proxy.upstream.client import Client
 from proxy.upstream.collapse import MAX_HELD
+from proxy.upstream.contact import Contact
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.discovery import resolve
 from proxy.upstream.limit import RateLimit
@@ -42,6 +43,7 @@ class Proxy:
     def __init__(self, settings: Settings, credentials: Credentials) -> None:
         self._settings = settings
         self._client = Client(credentials)
+        self._contact = Contact(self._client)
         self._supervisor = Supervisor()
         self._indexes: dict[Resource, tuple[SelectableField, ...]] = {}
         cache = settings.cache
@@ -97,6 +99,11 @@ class Proxy:
         }
         return unresolved | {str(each.scope): each.why_unready for each in self.informers.unready}
 
+    @property
+    def unreached(self) -> str:
+        """Why the API server hasn't answered since ``greet``; empty once it has."""
+        return self._contact.error
+
     def start(self) -> None:
         """Open the listeners and start the named informers. Raises OSError."""
         self.informers.start()
@@ -106,6 +113,10 @@ class Proxy:
             self._supervisor.spawn(self.pulse.beat(), name="pulse"),
             *self._name_resources(),
         ]
+
+    def greet(self) -> None:
+        """Have the log and the status tell whether the API server answers, before it's asked."""
+        self._tasks.append(self._supervisor.spawn(self._contact.make(), name="first contact"))
 
     def _name_resources(self) -> list[asyncio.Task[None]]:
         return [

@@ -212,6 +212,20 @@ def test_a_frozen_apiserver_holds_up_nobody_else(own: ApiServer, proxy: Proxy) -
     assert relists(proxy) == 1
 
 
+def test_who_needs_a_frozen_apiserver_is_told_soon(own: ApiServer, proxy: Proxy) -> None:
+    """Once it's known to be silent: a bound asks for more than is held."""
+    bounded = ("Cache-Control", "max-age=0")
+    with frozen(own):
+        proxy.wait("readyz", status=200)
+        get(proxy.read, f"{DEFAULT}/a", headers=(bounded,))
+        proxy.wait("readyz", status=500)
+        started = time.monotonic()
+        answer = get(proxy.read, f"{DEFAULT}/a", headers=(bounded,))
+        assert (answer.status, answer.header("Retry-After")) == (503, "1")
+        assert time.monotonic() - started < 5
+    assert_caught_up(own, proxy)
+
+
 def test_a_frozen_apiserver_leaves_no_watch_hanging(own: ApiServer, proxy: Proxy) -> None:
     """One that it would have to catch up is refused where the proxy stops."""
     target = f"{CONFIGMAPS}?watch=1&resourceVersion=1"

@@ -46,29 +46,21 @@ class Proxy:
         self._contact = Contact(self._client)
         self._supervisor = Supervisor()
         self._indexes: dict[Resource, tuple[SelectableField, ...]] = {}
-        cache = settings.cache
         self.informers = Informers(
             lambda scope: ListWatch(
                 self._client, scope, lambda: self._indexes.get(scope.resource, ())
             ),
-            Policy(
-                thresholds=cache.on_demand.thresholds,
-                idle_ttl=cache.idle_ttl,
-                own_namespace=credentials.namespace,
-                probe_interval=settings.probe_interval,
-            ),
+            _policy(settings, credentials.namespace),
             supervisor=self._supervisor,
         )
         self.stats = Stats()
-        self._unresolved = dict.fromkeys((each.resource for each in cache.resources), "")
+        self._unresolved = dict.fromkeys((each.resource for each in settings.cache.resources), "")
         self.pulse = Pulse()
         self.reader = Reader(
             self.informers,
             lambda: credentials.last_authorization,
             self._client.lines,
-            guarantees=Guarantees(
-                settings.consistency, settings.max_staleness, cache.on_miss == "confirm"
-            ),
+            guarantees=_guarantees(settings),
         )
         self.conflicts = Conflicts(
             self._client,
@@ -80,16 +72,18 @@ class Proxy:
             "answers": Budget(MAX_HELD),
             "bodies": Budget(MAX_BODIES),
         }
-        writer = Writer(self._client, self.informers, self.conflicts, self.budgets["bodies"])
-        shown = Shown(self.informers)
-        live = LiveReads(
-            self._client, self.stats, RateLimit(settings.live_rate), self.budgets["answers"]
-        )
-        self._forwarder = Forwarder(self._client, live, writer, shown, self.stats)
+        self._forwarder = self._forwarding()
         app = ReadApp(self.reader, self._forwarder, _hosts(settings.listen), self.stats)
         self.read_listener = Listener(app, settings.listen)
         self.admin_listener = Listener(admin_app(self, _hosts(settings.admin)), settings.admin)
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _forwarding(self) -> Forwarder:
+        """Put together what passes requests on."""
+        writer = Writer(self._client, self.informers, self.conflicts, self.budgets["bodies"])
+        limit = RateLimit(self._settings.live_rate)
+        live = LiveReads(self._client, self.stats, limit, self.budgets["answers"])
+        return Forwarder(self._client, live, writer, Shown(self.informers), self.stats)
 
     @property
     def unready(self) -> dict[str, str]:
@@ -170,6 +164,21 @@ class Proxy:
         await asyncio.gather(self.read_listener.close(), self.informers.stop())
         await self.admin_listener.close()
         await self._client.close()
+
+
+def _policy(settings: Settings, own_namespace: str) -> Policy:
+    return Policy(
+        thresholds=settings.cache.on_demand.thresholds,
+        idle_ttl=settings.cache.idle_ttl,
+        own_namespace=own_namespace,
+        probe_interval=settings.probe_interval,
+    )
+
+
+def _guarantees(settings: Settings) -> Guarantees:
+    return Guarantees(
+        settings.consistency, settings.max_staleness, settings.cache.on_miss == "confirm"
+    )
 
 
 def _hosts(listen: Address) -> HostCheck:

@@ -177,7 +177,7 @@ def test_the_status_tells_of_each_informer() -> None:
             "resource_version": "10",
             "objects": 1,
             "staleness": 1.235,
-            "unproven": None,
+            "unproven": 1.235,
             "lag": None,
             "expected": 0,
             "stalled": False,

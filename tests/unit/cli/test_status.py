@@ -39,6 +39,7 @@ INFORMER = {
 EMPTY = {
     "version": "1.2.3",
     "ready": True,
+    "unreached": "",
     "informers": [],
     "scans": [],
     "conflicts": {},
@@ -65,6 +66,14 @@ def test_without_informers_there_are_the_titles() -> None:
     first, _, titles = status.render({**EMPTY, "ready": False}).splitlines()
     assert first == "kubecache 1.2.3, not ready"
     assert titles.split()[0] == "INFORMER"
+
+
+def test_an_apiserver_that_has_not_answered_yet() -> None:
+    assert status.render({**EMPTY, "unreached": "Connection refused"}).splitlines()[:3] == [
+        "kubecache 1.2.3, ready",
+        "no contact with the API server yet: Connection refused",
+        "",
+    ]
 
 
 def test_lists_that_scan_come_last() -> None:

@@ -142,14 +142,33 @@ def test_without_informers_or_requests_a_scrape_is_still_whole() -> None:
     assert scraped.names() == histograms | held | conflicts
 
 
-def test_conflicts_and_merges_are_counted_from_zero() -> None:
-    """A series that begins with its first event has no increase that an alert could see."""
-    scraped = Scraped(render(Served()))
-    assert [scraped["conflicts_total", {"detected": each}] for each in ("local", "upstream")] == [
-        0
-    ] * 2
-    results = ("merged", "overlap", "lost", "unknown", "failed")
-    assert [scraped["conflict_merges_total", {"result": each}] for each in results] == [0] * 5
+BOUNDED = {
+    "probes_total": 7,
+    "informer_relists_total": 6,
+    "informer_restarts_total": 4,
+    "informer_watch_events_total": 4,
+    "watchers_terminated_total": 6,
+    "conflicts_total": 2,
+    "conflict_merges_total": 5,
+}
+
+
+@pytest.mark.parametrize("change", [None, count_everything], ids=["nothing", "everything"])
+def test_what_may_be_counted_is_there_before_it_happens(change: Change | None) -> None:
+    """And there's no more then: the sets are whole."""
+    families = {each.name: each.samples for each in scrape(change).families}
+    found = {name: len(families["kubecache_" + name.removesuffix("_total")]) for name in BOUNDED}
+    assert found == BOUNDED
+
+
+def test_whoever_has_read_live_has_both_series() -> None:
+    def change(_: Informer, served: Served) -> None:
+        served.stats.count_live_read("kubectl", collapsed=True)
+
+    scraped = scrape(change)
+    for collapsed, count in (("false", 0), ("true", 1)):
+        labels = {"user_agent_family": "kubectl", "collapsed": collapsed}
+        assert scraped["live_reads_total", labels] == count
 
 
 # --- values ----------------------------------------------------------------------------------

@@ -89,6 +89,7 @@ class Informer:
         self._clock = clock
         self._heard = clock()
         self._suspected = False
+        self._refusal = ""
         self._failures = 0
 
     def __repr__(self) -> str:
@@ -132,19 +133,21 @@ class Informer:
 
     @property
     def is_ready(self) -> bool:
-        """Synced, and not stalled."""
-        return self.view is not None and not self.is_stalled
+        """Synced, not stalled, and readable for the proxy as far as probes show."""
+        return self.view is not None and not self.is_stalled and not self._refusal
 
     @property
     def last_error(self) -> str:
-        """Why the last attempt to list or watch failed; empty when none has since it worked."""
-        return self.reflector.last_error
+        """Why the last attempt to list, watch or probe failed; empty once it has worked since."""
+        return self.reflector.last_error or self._refusal
 
     @property
     def why_unready(self) -> str:
         """Say why it isn't ready."""
         if self.view is None:
             return self.last_error or "not synced yet"
+        if self._refusal and not self.is_stalled:
+            return self._refusal
         return f"stalled: {self.last_error or 'the API server gives no sign'}"
 
     def touch(self) -> None:
@@ -171,6 +174,7 @@ class Informer:
             except RereadError:
                 self.drop(Ending.STOPPED)
         self.forbidden = False
+        self._refusal = ""
         if self.view is None:
             self.view = View(form, store, self._clock)
             log.info("informer %s synced: %d objects", self.scope, len(store))
@@ -256,6 +260,15 @@ class Informer:
             log.warning("informer %s: the API server is away: %s", self.scope, error)
         self._suspected = True
 
+    def doubt(self, refusal: str) -> None:
+        """Note that the API server refuses the proxy's probes.
+
+        It goes on with a watch that is open when the right to it is revoked.
+        """
+        if not self._refusal:
+            log.warning("informer %s: the API server refuses its probes: %s", self.scope, refusal)
+        self._refusal = refusal
+
     def reconnect(self, why: str) -> None:
         """Open another watch in place of one that doesn't bring what it should."""
         log.warning("informer %s: %s", self.scope, why)
@@ -264,6 +277,9 @@ class Informer:
     def learn(self, version: int, moment: float) -> None:
         """Note that the API server had *version* when it was asked at *moment*."""
         self._hear()  # a probe that succeeds doesn't say that watches do
+        if self._refusal:
+            log.info("informer %s: its probes are answered again", self.scope)
+        self._refusal = ""
         self.proofs.learn(version, moment, self.version)
         self.expectations.prove(self.proofs.proven)
 

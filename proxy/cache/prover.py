@@ -16,7 +16,14 @@ from proxy.cache.proofs import Proofs
 from proxy.cache.signal import Signal
 from proxy.cache.view import View
 from proxy.forms.form import Bookmark, Change, UnknownLayoutError
-from proxy.kube.errors import ApiError, ServiceUnavailable, Timeout, pause_wanted
+from proxy.kube.errors import (
+    ApiError,
+    Forbidden,
+    ServiceUnavailable,
+    Timeout,
+    Unauthorized,
+    pause_wanted,
+)
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +51,9 @@ BARRIER_TIMEOUT = 5.0
 
 RETRY = 2.0
 """Seconds between probes of an API server that doesn't answer, or refuses them."""
+
+REFUSED_RETRY = 30.0
+"""Seconds until a probe that the proxy may not send is sent again, though nobody asks for one."""
 
 STUCK = 5.0
 """Seconds in which the informer's own watch has to bring what a barrier has shown."""
@@ -82,6 +92,9 @@ class Provable(Protocol):
 
     def suspect(self, error: str) -> None:
         """Note that the API server doesn't answer."""
+
+    def doubt(self, refusal: str) -> None:
+        """Note that the API server answers, but not to the proxy."""
 
     def reconnect(self, why: str) -> None:
         """Open another watch in place of the one at hand."""
@@ -197,6 +210,8 @@ class Prover:
             self.counts["probe", "failed"] += 1
             self._quiet_until = self._clock() + max(RETRY, pause_wanted(error))
             log.debug("probe: %s", error)
+            if isinstance(error, Forbidden | Unauthorized):
+                self._refused(error)
         else:
             self.is_away = False
             self._succeed(sent, version, held)
@@ -205,6 +220,13 @@ class Prover:
         if self._wanted > sent and not self.is_mute:
             self._start_probe()
         self._informer.signal.ring()
+
+    def _refused(self, error: ApiError) -> None:
+        """Tell of it, and try on: the open watch doesn't show what the proxy may do now."""
+        self._informer.doubt(str(error))
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = asyncio.get_running_loop().call_later(REFUSED_RETRY, self._try_again)
 
     def _fail(self, error: str) -> None:
         self.counts["probe", "failed"] += 1

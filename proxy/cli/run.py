@@ -67,6 +67,7 @@ async def _serve(settings: Settings) -> None:
         proxy.start()
         log.info("%s is served at %s", credentials.server, proxy.read_listener)
         log.info("metrics and health at %s", proxy.admin_listener)
+        proxy.greet()
         await _first(stopping.wait(), proxy.failure())
         log.info("stopping")
     finally:

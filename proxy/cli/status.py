@@ -50,12 +50,14 @@ def render(status: dict[str, Any]) -> str:
     """Lay out a status as text."""
     rows = [[title for title, _ in COLUMNS]]
     rows += [[_cell(each[key]) for _, key in COLUMNS] for each in status["informers"]]
-    text = f"kubecache {status['version']}, {'ready' if status['ready'] else 'not ready'}\n\n"
-    text += _table(rows)
+    text = f"kubecache {status['version']}, {'ready' if status['ready'] else 'not ready'}\n"
+    if status["unreached"]:
+        text += f"no contact with the API server yet: {status['unreached']}\n"
+    text += "\n" + _table(rows)
     for title in ("conflicts", "merges", "live_reads"):
-        if status[title]:
-            counts = ", ".join(f"{name} {count}" for name, count in sorted(status[title].items()))
-            text += f"\n\n{title.replace('_', ' ')}: {counts}"
+        counts = [f"{name} {count}" for name, count in sorted(status[title].items()) if count]
+        if counts:
+            text += f"\n\n{title.replace('_', ' ')}: {', '.join(counts)}"
     if status["scans"]:
         scans = [["LISTS THAT SCAN", "SELECTOR", "COUNT"]]
         scans += [

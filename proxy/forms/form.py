@@ -106,6 +106,8 @@ class Form(Protocol):
     is_custom: bool
     """Its objects are read by a definition, which may change."""
     namespaced: bool
+    has_status: bool
+    """The status is a subresource, which updates of the object don't write."""
     has_watch_list: bool
     """The API server has marked the end of initial events, so it offers WatchList."""
     namespace_selectable: bool

@@ -97,6 +97,7 @@ class JsonForm:
         self.is_custom = self._layout is Layout.UNSTRUCTURED
         self.knows_fields = built_in is not None or self.is_custom
         self.namespaced = info.namespaced
+        self.has_status = info.has_status
         self.namespace_selectable = info.namespaced and knows_namespace(
             resource.group, resource.plural
         )
@@ -113,7 +114,7 @@ class JsonForm:
             else b""
         )  # fmt: skip
         names = (self._layout.name, info.kind, kind)
-        self.shape = (*names, str(info.namespaced), str(generation), *fields)
+        self.shape = (*names, str(info.namespaced), str(info.has_status), str(generation), *fields)
         self._list_kind = gojson.encode(kind)
         self._api_version = gojson.encode(resource.group_version)
         self.has_watch_list = False

@@ -26,9 +26,9 @@ NOT_UNDERSTOOD = (msgspec.MsgspecError, DecodeError, UnicodeDecodeError, Recursi
 class Envelope(NamedTuple):
     """Who an object is. Of a ``Status``, name and uid are those in its details.
 
-    *version* is None where there is none, or it isn't a decimal number. ``deleting``: it has a
-    deletion time. ``is_last``: nothing holds the deletion back any more, neither finalizers nor
-    grace, so that an update which shows this has removed the object.
+    *version* is None where there is none, or it isn't a decimal number. ``is_last``: it has a
+    deletion time, and nothing holds the deletion back any more, neither finalizers nor grace, so
+    that an update which shows this has removed the object.
     """
 
     api_version: str
@@ -37,7 +37,6 @@ class Envelope(NamedTuple):
     name: str
     uid: str
     version: int | None
-    deleting: bool = False
     is_last: bool = False
 
 
@@ -178,7 +177,7 @@ def _read_protobuf(body: bytes) -> Envelope | None:
     return _envelope(unknown.typeMeta, metadata, metadata.HasField("deletionTimestamp"))
 
 
-def _envelope(type_meta: Any, metadata: Any, deleting: bool) -> Envelope:
+def _envelope(type_meta: Any, metadata: Any, is_deleting: bool) -> Envelope:
     is_held = bool(metadata.finalizers or metadata.deletionGracePeriodSeconds)
     return Envelope(
         type_meta.apiVersion,
@@ -187,8 +186,7 @@ def _envelope(type_meta: Any, metadata: Any, deleting: bool) -> Envelope:
         metadata.name or "",
         metadata.uid or "",
         _version(metadata.resourceVersion),
-        deleting,
-        deleting and not is_held,
+        is_deleting and not is_held,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from proxy.kube import gojson
+from proxy.kube import gojson, gostrings
 from proxy.kube.resources import Resource
 
 
@@ -207,20 +207,23 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 def not_found(resource: Resource, name: str) -> NotFound:
     """``NewNotFound``."""
-    return NotFound(f'{resource.qualified} "{name}" not found', details=_about(resource, name))
+    return NotFound(
+        f"{resource.qualified} {gostrings.quote(name)} not found", details=_about(resource, name)
+    )
 
 
 def already_exists(resource: Resource, name: str) -> AlreadyExists:
     """``NewAlreadyExists``."""
-    message = f'{resource.qualified} "{name}" already exists'
+    message = f"{resource.qualified} {gostrings.quote(name)} already exists"
     return AlreadyExists(message, details=_about(resource, name))
 
 
 def conflict(resource: Resource, name: str) -> Conflict:
     """``NewConflict`` as the registry words it (``OptimisticLockErrorMsg``)."""
     return Conflict(
-        f'Operation cannot be fulfilled on {resource.qualified} "{name}": the object has been '
-        "modified; please apply your changes to the latest version and try again",
+        f"Operation cannot be fulfilled on {resource.qualified} {gostrings.quote(name)}: "
+        "the object has been modified; please apply your changes to the latest version and try "
+        "again",
         details=_about(resource, name),
     )
 

@@ -23,6 +23,8 @@ MAX_CLIENT = 256
 LONGEST = 1024
 """Characters of a list of directives that is looked at; a head may have a megabyte of them."""
 
+_SHOWN = 100  # characters of a word that a message repeats
+
 _SENT_AS_THEY_ARE = printable.strip().replace("#", "")  # Go takes a "#" literally
 
 
@@ -57,7 +59,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     but a cached one. ``max_age``: it asks for one that has been proven current within so many
     seconds; ``max_stale``: how much older it may be while the API server is away. ``authorization``
     is what it shows, None for nothing; ``impersonates``: it asks to be somebody else.
-    ``merges``: it asks for its write to be merged with what it conflicts with.
+    ``merges``: it asks for its write to be merged with what it conflicts with. ``mistake`` says
+    which word of the proxy's own headers there isn't; empty for none.
     """
 
     method: str
@@ -73,6 +76,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     authorization: str | None = None
     impersonates: bool = False
     merges: bool = False
+    mistake: str = ""
 
     @property
     def client(self) -> str:
@@ -97,7 +101,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 def parse_request(method: str, raw_path: bytes, query: bytes, headers: Headers) -> Request:
-    """Read a request; never fails: what it can't read stays for the API server to refuse.
+    """Read a request; never fails: what it can't read stays for the API server to refuse, or is a
+    ``mistake``.
 
     Of a repeated header the first counts, as with Go's ``Header.Get``; only lines that are lists
     are joined (RFC 9110 §5.3).
@@ -106,52 +111,72 @@ def parse_request(method: str, raw_path: bytes, query: bytes, headers: Headers) 
     found: dict[bytes, str] = {}
     impersonates = False
     for name, value in headers:
-        if name in _FRESHNESS and name in found:
+        if name in _LISTS and name in found:
             if len(found[name]) <= LONGEST:
                 found[name] += "," + value.decode("latin-1")
-        elif name in _READ:
+        elif name in _LISTS or name in _SINGLE:
             found.setdefault(name, value.decode("latin-1"))
         elif name.startswith(b"impersonate-"):
             impersonates = True
-    freshness = _freshness(found) if found.keys() & _FRESHNESS else {}
+    freshness = _freshness(found) if _CACHE_CONTROL in found else {}
+    wanted = _words(found, _READ) if _READ in found else ()
     return Request(
         method=method,
         path=path,
         query=query,
         target=parse_write_path(path) if method in WRITES else parse_path(path),
-        live=prefixed or not freshness.keys().isdisjoint(_LIVE),
-        only_if_cached=not freshness.keys().isdisjoint(_CACHED),
+        live=prefixed or "live" in wanted or not freshness.keys().isdisjoint(_LIVE),
+        only_if_cached="cache" in wanted or "only-if-cached" in freshness,
         max_age=_seconds(freshness, "max-age", 0.0),
         max_stale=_seconds(freshness, "max-stale", inf),
         accept=found.get(b"accept", ""),
         user_agent=found.get(b"user-agent", ""),
         authorization=found.get(b"authorization"),
         impersonates=impersonates,
-        merges=found.get(_ON_CONFLICT, "").strip().lower() == "merge",
+        merges=_ON_CONFLICT in found and "merge" in _words(found, _ON_CONFLICT),
+        mistake=_mistake(found),
     )
 
 
-_FRESHNESS = frozenset({b"cache-control", b"x-kubecache-read"})
+_CACHE_CONTROL = b"cache-control"
+_READ = b"x-kubecache-read"
 _ON_CONFLICT = b"x-kubecache-on-conflict"
-_READ = frozenset({b"accept", b"user-agent", b"authorization", _ON_CONFLICT}) | _FRESHNESS
+_WORDS = {_READ: ("live", "cache"), _ON_CONFLICT: ("merge",)}
+_LISTS = frozenset({_CACHE_CONTROL, *_WORDS})
+_SINGLE = frozenset({b"accept", b"user-agent", b"authorization"})
 
-_LIVE = frozenset({"no-cache", "no-store", "live"})
-_CACHED = frozenset({"only-if-cached", "cache"})
+_LIVE = frozenset({"no-cache", "no-store"})
 
 
 def _freshness(found: dict[bytes, str]) -> dict[str, str]:
-    """Collect the directives of Cache-Control (RFC 9111) and the word of X-Kubecache-Read.
+    """Collect the directives of Cache-Control (RFC 9111).
 
     More than anybody means is not looked at, and answered live.
     """
-    if any(len(found.get(name, "")) > LONGEST for name in _FRESHNESS):
+    if len(found[_CACHE_CONTROL]) > LONGEST:
         return {"no-cache": ""}
-    lists = (found.get(name, "").lower().split(",") for name in _FRESHNESS)
-    pairs = (each.partition("=") for words in lists for each in words)
     directives: dict[str, str] = {}
-    for name, _, value in pairs:
+    for each in found[_CACHE_CONTROL].lower().split(","):
+        name, _, value = each.partition("=")
         directives.setdefault(name.strip(), value.strip().strip('"'))
     return directives
+
+
+def _words(found: dict[bytes, str], name: bytes) -> list[str]:
+    """Split one of the proxy's own headers, which is in *found*, into its words."""
+    return [each.strip() for each in found[name][: LONGEST + 1].lower().split(",")]
+
+
+def _mistake(found: dict[bytes, str]) -> str:
+    """Say what word the proxy's own headers don't have; a wish that isn't understood isn't met."""
+    for name, known in _WORDS.items():
+        for each in _words(found, name) if name in found else ():
+            if each and each not in known:
+                spelled = name.decode().title()
+                return f'{spelled}: "{each[:_SHOWN]}" is none of the words that it may be: ' + (
+                    ", ".join(known)
+                )
+    return ""
 
 
 def _seconds(directives: dict[str, str], name: str, default: float) -> float | None:

@@ -36,11 +36,12 @@ class Resource(NamedTuple):
 
 
 class ResourceInfo(NamedTuple):
-    """What discovery says of a resource."""
+    """What discovery says of a resource; *has_status*: its status is a subresource."""
 
     resource: Resource
     kind: str
     namespaced: bool
+    has_status: bool = False
 
 
 def has_no_watch_cache(resource: Resource) -> bool:

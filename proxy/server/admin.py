@@ -23,6 +23,10 @@ class Served(Measured, Protocol):
     def unready(self) -> Mapping[str, str]:
         """Named resources that can't be served from an informer now, and why."""
 
+    @property
+    def unreached(self) -> str:
+        """Why the API server hasn't answered yet; empty once it has."""
+
 
 class InformerStatus(BaseModel):
     """One informer; *staleness*, *unproven* and *lag* in seconds, *raw_bytes* those of its JSON.
@@ -57,11 +61,13 @@ class Scan(BaseModel):
 class Status(BaseModel):
     """The proxy and its informers.
 
-    *conflicts* are counted by who saw them, *merges* by result, *live_reads* by kind of client.
+    *unreached*: why the API server hasn't answered yet, empty once it has. *conflicts* are counted
+    by who saw them, *merges* by result, *live_reads* by kind of client.
     """
 
     version: str
     ready: bool
+    unreached: str
     informers: list[InformerStatus]
     scans: list[Scan]
     conflicts: dict[str, int]
@@ -184,6 +190,7 @@ def _status(proxy: Served) -> Status:
     return Status(
         version=__version__,
         ready=not proxy.unready,
+        unreached=proxy.unreached,
         informers=[
             InformerStatus(
                 id=str(each.scope),

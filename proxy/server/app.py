@@ -19,8 +19,9 @@ from proxy.server.exchange import (
     Send,
     SlowClientError,
 )
-from proxy.server.forward import Forwarder
+from proxy.server.forward import Forwarder, may_upgrade
 from proxy.server.stats import Stats
+from proxy.upstream.tunnel import shows_token
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,11 @@ class ReadApp:
         self._count(begun, "cache", outcome.status, is_watch=False)
         return Whole(outcome.status, _headers(outcome), b"".join(outcome.parts))
 
+    def may_upgrade(self, method: str, path: bytes, query: bytes, headers: Headers) -> bool:
+        """Tell whether an upgrade may be meant (``protocol.Door``), or says who asks."""
+        request = parse_request(method, path, query, headers)
+        return may_upgrade(request) or (method not in WRITES and shows_token(headers))
+
     def _count(self, begun: _Begun, source: str, status: int, *, is_watch: bool) -> None:
         request = begun.request
         verb = verb_of(request.method, request.target, watch=is_watch)
@@ -108,6 +114,8 @@ class ReadApp:
         if exchange.wants_upgrade:
             await self._forwarder.tunnel(request, exchange)
             return
+        if request.method in WRITES and shows_token(exchange.headers):
+            raise BadRequest("a write can't show a token in Sec-WebSocket-Protocol")
         if outcome is None:
             outcome = self._reader.read(request)
         if isinstance(outcome, Pending):
@@ -126,6 +134,8 @@ class ReadApp:
     def _refusal(self, request: Request, headers: Headers) -> ApiError | None:
         if not request.path.startswith("/"):
             return BadRequest("the request names no path")
+        if request.mistake:
+            return BadRequest(request.mistake)
         refused = self._hosts.refuses(headers)
         return Forbidden(refused) if refused else None
 

@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from proxy.kube.requests import Headers
 
 CONNECTION = "kubecache.connection"
-"""ASGI extension: the ``Protocol`` of the connection, whether an ``upgrade`` is asked, and what the
-``Door`` has ``begun`` (None: nothing)."""
+"""ASGI extension: the ``Protocol`` of the connection, whether an ``upgrade`` that is offered may be
+meant, and what the ``Door`` has ``begun`` (None: nothing)."""
 
 
 class Whole(NamedTuple):
@@ -19,7 +19,10 @@ class Whole(NamedTuple):
 
 @runtime_checkable
 class Door(Protocol):
-    """An app that can answer without ASGI."""
+    """An app that can answer without ASGI, and take connections over."""
 
     def begin(self, path: bytes, query: bytes, headers: Headers) -> object:
         """Begin to serve a GET; what isn't a ``Whole`` answer is handed to the app, to go on."""
+
+    def may_upgrade(self, method: str, path: bytes, query: bytes, headers: Headers) -> bool:
+        """Tell whether an upgrade that is offered may be meant; else the request is as any."""

@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple, TypeGuard, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from proxy.server.durations import spell_duration
+
 
 class Kind(NamedTuple):
     """What the values of a setting are: *name* for the help, *expected* for complaints."""
@@ -100,11 +102,3 @@ def shown(field: FieldInfo) -> str:
             return str(value)
         case default:
             return str(default)
-
-
-def spell_duration(seconds: float) -> str:
-    """Spell a duration in the largest unit that it is a whole number of."""
-    for unit, length in (("h", 3600), ("m", 60), ("s", 1)):
-        if seconds and seconds % length == 0:
-            return f"{seconds // length:g}{unit}"
-    return f"{seconds:g}"

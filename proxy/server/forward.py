@@ -11,6 +11,7 @@ from proxy.server.live import LiveReads
 from proxy.server.stats import Stats
 from proxy.upstream import tunnel
 from proxy.upstream.client import READ_TIMEOUT, Client
+from proxy.upstream.collapse import PLAIN_SUBRESOURCES
 from proxy.upstream.documents import Documents
 from proxy.upstream.headers import OWN, request_headers, response_headers
 from proxy.writes.writer import Writer
@@ -162,6 +163,17 @@ def _is_watch(request: Request) -> bool:
     asked = parse_query(request.query).get("watch", "false").lower() not in ("false", "0")
     named = request.target is not None and request.target.name
     return "/watch/" in request.path or (asked and not named)
+
+
+def may_upgrade(request: Request) -> bool:
+    """Tell whether kube-apiserver may take an upgrade that is offered: for a WebSocket watch, a
+    stream, or what isn't understood. On all else it ignores the offer.
+    """
+    target = request.target
+    if target is None or _is_streaming(request) or _is_watch(request):
+        return True
+    # Those of other APIs may be streams, as virtual machines' consoles are.
+    return request.method == "GET" and target.subresource not in PLAIN_SUBRESOURCES
 
 
 def _is_streaming(request: Request) -> bool:

@@ -39,13 +39,19 @@ def status_page(status: Mapping[str, Any]) -> str:
     """Lay out a status as a page that reloads itself."""
     return _PAGE.format(
         version=escape(status["version"]),
-        state="ready" if status["ready"] else "not ready",
+        state=escape(_state(status)),
         head=_cells("th", (title for _, title in _COLUMNS)),
         rows="\n".join(
             f"<tr>{_cells('td', (_text(informer[key]) for key, _ in _COLUMNS))}</tr>"
             for informer in status["informers"]
         ),
     )
+
+
+def _state(status: Mapping[str, Any]) -> str:
+    state = "ready" if status["ready"] else "not ready"
+    unreached = status["unreached"]
+    return f"{state}; no contact with the API server yet: {unreached}" if unreached else state
 
 
 def _text(value: Any) -> str:

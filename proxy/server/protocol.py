@@ -50,7 +50,8 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 class Protocol(HttpToolsProtocol):
     """Parses requests one by one; stops parsing at one that asks for an upgrade.
 
-    Clients that only offer HTTP/2 (``Upgrade: h2c``) get HTTP/1.1, as RFC 9110 §7.8 allows.
+    An offer of HTTP/2 (``Upgrade: h2c``), or one that the app's ``Door`` doesn't take as meant, is
+    declined: the answer is HTTP/1.1, as RFC 9110 §7.8 allows.
     """
 
     _unparsed = b""
@@ -127,10 +128,10 @@ class Protocol(HttpToolsProtocol):
         self._answered = self._refusal is not None
         if self._answered:
             return
-        asked = self.parser.should_upgrade()
-        self._upgrading = asked and _is_accepted(self.headers)
-        self._declined = asked and not self._upgrading
         path, query = split_target(self.url)
+        asked = self.parser.should_upgrade()
+        self._upgrading = asked and self._may_upgrade(path, query)
+        self._declined = asked and not self._upgrading
         begun = None
         if self._door is not None and not asked and self._may_answer():
             begun = self._door.begin(path, query, self.headers)
@@ -148,6 +149,14 @@ class Protocol(HttpToolsProtocol):
         self.scope["path"] = unquote(path[:MAX_PATH].decode("latin-1"))  # the admin app's
         if self._upgrading:  # what follows its answer is not HTTP, or the client doesn't know
             self.cycle.keep_alive = False
+
+    def _may_upgrade(self, path: bytes, query: bytes) -> bool:
+        """Tell whether the API server is to be asked for an upgrade; HTTP/2 is not passed on."""
+        offers = [value.strip().lower() for name, value in self.headers if name == b"upgrade"]
+        if self._door is None or not offers or offers == [b"h2c"]:
+            return False
+        method = self.parser.get_method().decode()
+        return self._door.may_upgrade(method, path, query, self.headers)
 
     def on_body(self, body: bytes) -> None:
         """Collect the body, unless the request has been refused."""
@@ -347,12 +356,6 @@ class Protocol(HttpToolsProtocol):
         self.flow.resume_reading()
         self._let_go()
         return reader, asyncio.StreamWriter(self.transport, protocol, reader, self.loop)
-
-
-def _is_accepted(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Tell whether the API server is to be asked for an upgrade; HTTP/2 is not passed on."""
-    offers = [value.strip().lower() for name, value in headers if name == b"upgrade"]
-    return bool(offers) and offers != [b"h2c"]
 
 
 def _encoded(error: ApiError) -> bytes:

@@ -28,6 +28,7 @@ from proxy.server.stats import Stats
 from proxy.upstream.budget import Budget
 from proxy.upstream.client import Client
 from proxy.upstream.collapse import MAX_HELD
+from proxy.upstream.contact import Contact
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.discovery import resolve
 from proxy.upstream.limit import RateLimit
@@ -45,31 +46,24 @@ class Proxy:
     def __init__(self, settings: Settings, credentials: Credentials) -> None:
         self._settings = settings
         self._client = Client(credentials)
+        self._contact = Contact(self._client)
         self._supervisor = Supervisor()
         self._indexes: dict[Resource, tuple[SelectableField, ...]] = {}
-        cache = settings.cache
         self.informers = Informers(
             lambda scope: ListWatch(
                 self._client, scope, lambda: self._indexes.get(scope.resource, ())
             ),
-            Policy(
-                thresholds=cache.on_demand.thresholds,
-                idle_ttl=cache.idle_ttl,
-                own_namespace=credentials.namespace,
-                probe_interval=settings.probe_interval,
-            ),
+            _policy(settings, credentials.namespace),
             supervisor=self._supervisor,
         )
         self.stats = Stats()
-        self._unresolved = dict.fromkeys((each.resource for each in cache.resources), "")
+        self._unresolved = dict.fromkeys((each.resource for each in settings.cache.resources), "")
         self.pulse = Pulse()
         self.reader = Reader(
             self.informers,
             lambda: credentials.last_authorization,
             partial(open_watch, self._client),
-            guarantees=Guarantees(
-                settings.consistency, settings.max_staleness, cache.on_miss == "confirm"
-            ),
+            guarantees=_guarantees(settings),
         )
         self.conflicts = Conflicts(
             self._client,
@@ -81,16 +75,18 @@ class Proxy:
             "answers": Budget(MAX_HELD),
             "bodies": Budget(MAX_BODIES),
         }
-        writer = Writer(self._client, self.informers, self.conflicts, self.budgets["bodies"])
-        shown = Shown(self.informers)
-        live = LiveReads(
-            self._client, self.stats, RateLimit(settings.live_rate), self.budgets["answers"]
-        )
-        self._forwarder = Forwarder(self._client, live, writer, shown, self.stats)
+        self._forwarder = self._forwarding()
         app = ReadApp(self.reader, self._forwarder, _hosts(settings.listen), self.stats)
         self.read_listener = Listener(app, settings.listen)
         self.admin_listener = Listener(admin_app(self, _hosts(settings.admin)), settings.admin)
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _forwarding(self) -> Forwarder:
+        """Put together what passes requests on."""
+        writer = Writer(self._client, self.informers, self.conflicts, self.budgets["bodies"])
+        limit = RateLimit(self._settings.live_rate)
+        live = LiveReads(self._client, self.stats, limit, self.budgets["answers"])
+        return Forwarder(self._client, live, writer, Shown(self.informers), self.stats)
 
     @property
     def unready(self) -> dict[str, str]:
@@ -99,6 +95,11 @@ class Proxy:
             name: error or "not found yet" for name, error in sorted(self._unresolved.items())
         }
         return unresolved | {str(each.scope): each.why_unready for each in self.informers.unready}
+
+    @property
+    def unreached(self) -> str:
+        """Why the API server hasn't answered since ``greet``; empty once it has."""
+        return self._contact.error
 
     def start(self) -> None:
         """Open the listeners and start the named informers. Raises OSError."""
@@ -109,6 +110,10 @@ class Proxy:
             self._supervisor.spawn(self.pulse.beat(), name="pulse"),
             *self._name_resources(),
         ]
+
+    def greet(self) -> None:
+        """Have the log and the status tell whether the API server answers, before it's asked."""
+        self._tasks.append(self._supervisor.spawn(self._contact.make(), name="first contact"))
 
     def _name_resources(self) -> list[asyncio.Task[None]]:
         return [
@@ -162,6 +167,21 @@ class Proxy:
         await asyncio.gather(self.read_listener.close(), self.informers.stop())
         await self.admin_listener.close()
         await self._client.close()
+
+
+def _policy(settings: Settings, own_namespace: str) -> Policy:
+    return Policy(
+        thresholds=settings.cache.on_demand.thresholds,
+        idle_ttl=settings.cache.idle_ttl,
+        own_namespace=own_namespace,
+        probe_interval=settings.probe_interval,
+    )
+
+
+def _guarantees(settings: Settings) -> Guarantees:
+    return Guarantees(
+        settings.consistency, settings.max_staleness, settings.cache.on_miss == "confirm"
+    )
 
 
 def _hosts(listen: Address) -> HostCheck:

@@ -36,20 +36,10 @@ from proxy.kube.selectable import declared_field
 from proxy.reads.freshness import Consistency
 from proxy.server import flags
 from proxy.server.complaints import complaints, section_complaint
+from proxy.server.durations import parse_duration
 from proxy.server.flags import Kind
 
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _RESOURCE = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9.-]+)?")
-
-
-def parse_duration(value: object) -> object:
-    """Read a Go duration (``30m``, ``1h30m``, ``1.5s``) or a number of seconds."""
-    if not isinstance(value, str) or not (pieces := _DURATION.findall(value)):
-        return value
-    if "".join(number + unit for number, unit in pieces) != value:
-        raise ValueError(f"{value!r} is not a duration like 30m or 1h30m")
-    return sum(float(number) * _UNITS[unit] for number, unit in pieces)
 
 
 class Address(NamedTuple):

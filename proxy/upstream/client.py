@@ -4,6 +4,7 @@ Nothing is decompressed, redirected or retried here, and library errors leave as
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
@@ -19,7 +20,12 @@ from proxy.upstream.credentials import Credentials
 from proxy.upstream.framing import Framer, LineFramer
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds for TCP and TLS."""
+"""Seconds for TCP and TLS, as many as client-go gives TLS (``TLSHandshakeTimeout``). Of 1,500
+connections that two cores begin at once, the last are made after more than 5."""
+
+SILENCE = 3.0
+"""Seconds without any answer after which the API server counts as silent. Then a connection has no
+more than these: who waits for one is better told, and the first answer ends it."""
 
 READ_TIMEOUT = 65.0
 """Seconds without a byte of an answer. The API server ends ordinary requests after 60 s
@@ -70,8 +76,12 @@ class _Connector(aiohttp.TCPConnector):
 class Client:
     """Sends requests to one API server; ``close`` ends its connections."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(
+        self, credentials: Credentials, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.credentials = credentials
+        self._clock = clock
+        self._unanswered: float | None = None  # since when something is, and nothing was answered
         self._session = aiohttp.ClientSession(
             connector=_Connector(limit=0, keepalive_timeout=KEEPALIVE),
             auto_decompress=False,
@@ -84,6 +94,13 @@ class Client:
         # aiohttp sends a PUT or DELETE again when a pooled connection breaks: a write would be
         # repeated, its body lost. There is no public switch.
         self._session._retry_connection = False
+
+    @property
+    def connect_timeout(self) -> float:
+        """Seconds that a connection may take now."""
+        since = self._unanswered
+        silent = since is not None and self._clock() - since >= SILENCE
+        return SILENCE if silent else CONNECT_TIMEOUT
 
     async def close(self) -> None:
         """Close all connections."""
@@ -114,8 +131,10 @@ class Client:
             if own := await self.credentials.authorization():
                 values["Authorization"] = own
         timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_TIMEOUT, sock_read=read_timeout
+            total=None, sock_connect=self.connect_timeout, sock_read=read_timeout
         )
+        if self._unanswered is None:
+            self._unanswered = self._clock()
         with _translated(method):
             async with self._session.request(
                 method,
@@ -128,6 +147,7 @@ class Client:
                 server_hostname=self.credentials.server_hostname,
                 proxy=self.credentials.proxy,
             ) as response:
+                self._unanswered = None
                 yield Response(response.status, response.raw_headers, response.content.iter_any())
 
     async def get(self, target: str, accept: str = JSON) -> bytes:

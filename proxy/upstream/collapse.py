@@ -28,8 +28,8 @@ must not hold up all who ask after it. kube-apiserver lets reads wait for 3 s at
 
 # Whatever else is sent upstream may change the answer, or who may have it.
 _MEANINGLESS = frozenset({b"audit-id", b"traceparent", b"tracestate", b"x-request-id"})
-# Those of other APIs may stream, or have effects.
-_PLAIN_SUBRESOURCES = frozenset({"", "scale", "status"})
+PLAIN_SUBRESOURCES = frozenset({"", "scale", "status"})
+"""Subresources that are read as objects are; those of other APIs may stream, or have effects."""
 
 _Key = tuple[str, tuple[tuple[bytes, bytes], ...]]
 
@@ -88,7 +88,7 @@ class Collapse:
     def covers(target: ResourcePath, headers: Headers) -> bool:
         """Tell whether a GET without a body that isn't a watch may share its answer."""
         partial = any(name == b"range" or name.startswith(b"if-") for name, _ in headers)
-        return target.subresource in _PLAIN_SUBRESOURCES and not partial
+        return target.subresource in PLAIN_SUBRESOURCES and not partial
 
     @asynccontextmanager
     async def open(

@@ -126,10 +126,12 @@ async def describe(client: Client, resource: Resource) -> ResourceInfo:
 
     Raises NotFound, or MethodNotAllowed when it can't be listed and watched.
     """
-    for found in (await _get(client, resource.root, _ApiResourceList)).resources:
+    resources = (await _get(client, resource.root, _ApiResourceList)).resources
+    has_status = any(each.name == f"{resource.plural}/status" for each in resources)
+    for found in resources:
         if found.name != resource.plural:
             continue
         if not frozenset(found.verbs) >= _NEEDED:
             raise MethodNotAllowed(f"{resource} can't be listed and watched")
-        return ResourceInfo(resource, found.kind, found.namespaced)
+        return ResourceInfo(resource, found.kind, found.namespaced, has_status)
     raise NotFound(f"the server has no resource {resource}")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from proxy.kube.errors import ServiceUnavailable
-from proxy.kube.requests import Headers
+from proxy.kube.requests import Headers, header_of
 from proxy.upstream.client import CONNECT_TIMEOUT
 from proxy.upstream.credentials import Credentials
 
@@ -68,9 +68,10 @@ def request_head(
 def shows_token(headers: Headers) -> bool:
     """Tell whether a WebSocket client shows who it is as browsers do, by a subprotocol.
 
-    The prefix is kube-apiserver's (``authentication/request/websocket``).
+    The prefix is kube-apiserver's (``authentication/request/websocket``), which looks for it
+    whatever is asked.
     """
-    return any(
+    return header_of(headers, b"upgrade").lower() == b"websocket" and any(
         name == b"sec-websocket-protocol" and b"base64url.bearer.authorization.k8s.io." in value
         for name, value in headers
     )

@@ -15,7 +15,7 @@ from proxy.kube.envelope import (
 )
 from proxy.kube.negotiation import JSON
 from proxy.kube.options import MAX_QUERY, TIMEOUT, parse_query
-from proxy.kube.paths import ResourcePath, parse_path
+from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Headers, Request, content_type_of, header_of
 
 MAX_MANAGER = 128
@@ -83,8 +83,10 @@ def certain_conflict(attempt: Attempt, informer: Informer) -> Object | None:
     envelope, target, view = attempt.envelope, attempt.target, informer.view
     if envelope is None or target.subresource not in _WHOLE or view is None:
         return None
-    if parse_path(attempt.request.path) is None:  # a name that messages escape
-        return None
+    if "\ufffd" in target.name:
+        return None  # it may stand for bytes that are no text, which name nothing
+    if target.subresource and not view.form.has_status:
+        return None  # there is no such subresource
     if not (_is_taken(attempt, is_custom=view.form.is_custom) and _is_plain(attempt.request)):
         return None
     if informer.is_stalled or informer.expectations.of(attempt.key, ""):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from proxy.kube.resources import Resource
-from proxy.writes.changes import ABSENT, Change, Object, each_change
+from proxy.writes.changes import ABSENT, Change, Json, each_change
 from proxy.writes.lists import Element, Item, Member, Path, position
 
 REASON = "FieldValueChanged"
@@ -55,7 +55,7 @@ ManagedFields = Sequence[Mapping[str, Any]]
 
 
 def conflict_causes(
-    resource: Resource, base: Object | None, theirs: Object, read_version: int
+    resource: Resource, base: Json | None, theirs: Json, read_version: int
 ) -> list[Cause]:
     """Explain why an update of what was read at *read_version* conflicts with *theirs*.
 
@@ -76,7 +76,7 @@ def conflict_causes(
 
 
 def change_causes(
-    resource: Resource, changes: Iterable[Change], base: Object, theirs: Object
+    resource: Resource, changes: Iterable[Change], base: Json, theirs: Json
 ) -> list[Cause]:
     """Tell changes from *base* to *theirs*, such as those that overlap.
 
@@ -129,7 +129,7 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def _field(path: Path, *states: Object) -> str:
+def _field(path: Path, *states: Json) -> str:
     """Write a path as apimachinery's ``field.Path`` does: ``spec.containers[0].env[1].value``."""
     text = ""
     above: Element = ""
@@ -159,7 +159,7 @@ def _child(node: Any, element: Element) -> Any:
     return None if place is None else node[place]
 
 
-def _managed_fields(found: Object) -> ManagedFields:
+def _managed_fields(found: Json) -> ManagedFields:
     entries = found.get("metadata", {}).get("managedFields") or ()
     return [entry for entry in entries if _is_sound(entry)]
 
@@ -168,7 +168,7 @@ def _is_sound(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("manager"), str)
 
 
-def _last_written(theirs: Object) -> str:
+def _last_written(theirs: Json) -> str:
     manager = _newest(_managed_fields(theirs))
     return f", last written by {_show(manager)}" if manager else ""
 

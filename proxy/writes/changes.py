@@ -22,7 +22,8 @@ from proxy.writes.lists import (
 )
 from proxy.writes.patches import meets, touched, tree_of
 
-Object = dict[str, Any]
+Json = dict[str, Any]
+"""An object, decoded; ``forms.objects.Object`` is one that is stored."""
 
 
 class Absence(Enum):
@@ -68,17 +69,17 @@ _DEEPEST = 64
 """Elements of a path below which values are compared whole; Pods have no more than 12."""
 
 
-def changes(base: Object, other: Object) -> list[Change]:
+def changes(base: Json, other: Json) -> list[Change]:
     """Compare two states of an object: the smallest paths that differ, in *other*'s order."""
     return list(each_change(base, other))
 
 
-def each_change(base: Object, other: Object) -> Iterator[Change]:
+def each_change(base: Json, other: Json) -> Iterator[Change]:
     """``changes``, one by one: no more is compared than is asked for."""
     return _compare((), base, other, schema_of(base, other)) if base or other else iter(())
 
 
-def merge(base: Object, theirs: Object, mine: Object) -> Object:
+def merge(base: Json, theirs: Json, mine: Json) -> Json:
     """Apply to *theirs* what *mine* changed since *base*.
 
     The resourceVersion, managedFields and generation are theirs. Raises OverlapError where both
@@ -99,7 +100,7 @@ def merge(base: Object, theirs: Object, mine: Object) -> Object:
     return {**types, **merged, "metadata": metadata}
 
 
-def retarget_patch(content_type: str, patch: Object, base: Object, theirs: Object) -> Object:
+def retarget_patch(content_type: str, patch: Json, base: Json, theirs: Json) -> Json:
     """Return *patch*, made for *base*, with the resourceVersion of *theirs*.
 
     Raises OverlapError if something that the patch touches has changed between the two, and
@@ -126,6 +127,8 @@ class _Merging:
             return theirs
         if _same(base, theirs):
             return mine
+        if path in _TYPE and base is ABSENT:  # nobody has set it
+            return theirs
         tables = _tables(path, (base, theirs, mine), self._schema)
         if tables is None:
             found = list(_compare(path, base, theirs, self._schema))
@@ -203,7 +206,7 @@ def _may_be_left_out(path: Path, schema: Schema) -> bool:
     return path in _MAPS or keys_of(path, schema) is not None
 
 
-def _check_uid(theirs: Object, *others: Object) -> None:
+def _check_uid(theirs: Json, *others: Json) -> None:
     """Raise OverlapError if theirs is another object."""
     new = theirs.get("metadata", {}).get("uid")
     for other in others:

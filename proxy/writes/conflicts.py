@@ -5,9 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from proxy.cache.expectations import Expectation
 from proxy.cache.informer import Informer
@@ -21,16 +19,19 @@ from proxy.kube.envelope import (
     encode_status,
     read_envelope,
 )
-from proxy.kube.errors import conflict
+from proxy.kube.errors import ApiError, conflict
 from proxy.kube.negotiation import JSON, prefers_json, wants_indent
 from proxy.kube.options import asked_indent
 from proxy.kube.protobuf import MAGIC
 from proxy.kube.requests import Headers, Request, content_type_of
 from proxy.upstream.client import Client
+from proxy.upstream.discovery import describe
 from proxy.writes.attempt import Attempt, certain_conflict
 from proxy.writes.causes import REASON, Cause, change_causes, conflict_causes
-from proxy.writes.changes import Object, OverlapError, merge, retarget_patch
-from proxy.writes.states import States, awaited_states, held_states, live_states
+from proxy.writes.changes import Json, OverlapError
+from proxy.writes.comparer import Comparer
+from proxy.writes.merging import RESULTS, NotMergedError, decoded, merged_body
+from proxy.writes.states import TIMEOUT, States, awaited_states, held_states, live_states
 from proxy.writes.written import MAX_ANSWER, Written, chained, framed, read_whole, whole
 
 MAX_STATUS = 256 * 1024
@@ -39,8 +40,11 @@ MAX_STATUS = 256 * 1024
 _ABOUT_VERSION = ("the object has been modified", "the ResourceVersion in the precondition")
 """How registry/generic/registry/store.go and storage/interfaces.go word them."""
 
-LARGE = 64 * 1024
-"""Bytes from which on states are decoded and compared in a thread; it takes 2 ms."""
+_MERGED_INVALID = frozenset({413, 422})
+"""Answers to what is too large, or breaks a rule, as merged."""
+
+DETECTED = ("local", "upstream")
+"""Who may see a conflict."""
 
 T = TypeVar("T")
 
@@ -49,19 +53,12 @@ Send = Callable[
 ]
 
 
-class _NotMergedError(Exception):
-    """Merging has come to nothing; *result* is what it's counted as."""
-
-    def __init__(self, result: str) -> None:
-        super().__init__(result)
-        self.result = result
-
-
 class Conflicts:
     """Knows what a write conflicts with, from *informers* or through *client*.
 
     *own_authorization* is what the proxy itself shows upstream; *is_local*: conflicts that are
-    certain are answered here. ``counts`` has them by who saw them, ``merges`` by result.
+    certain are answered here. ``counts`` has them by who saw them, ``merges`` by result,
+    each from 0.
     """
 
     def __init__(
@@ -71,13 +68,16 @@ class Conflicts:
         own_authorization: Callable[[], str],
         *,
         is_local: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.counts: Counter[str] = Counter()
-        self.merges: Counter[str] = Counter()
+        self.counts = Counter(dict.fromkeys(DETECTED, 0))
+        self.merges = Counter(dict.fromkeys(RESULTS, 0))
         self._client = client
         self._informers = informers
         self._own_authorization = own_authorization
         self._is_local = is_local
+        self._clock = clock
+        self._comparer = Comparer()
 
     def _informer(self, attempt: Attempt) -> Informer | None:
         """Find the informer whose objects the client may be shown."""
@@ -121,68 +121,80 @@ class Conflicts:
         self, attempt: Attempt, send: Send, *, is_local: bool
     ) -> Written | list[Cause]:
         informer = self._informer(attempt)
+        held = held_states(attempt, informer) if is_local and informer is not None else None
         if not (attempt.request.merges and attempt.is_mergeable):
-            if is_local and informer is not None:
-                states = held_states(attempt, informer)  # no request for one that saves one
-            else:
+            states = held  # no request for one that saves one
+            if states is None:
                 states = await awaited_states(self._client, attempt, informer)
-                self._show(attempt, states)
-            return await _compare(attempt, states, _explain, None)
+                self._show(attempt, states, is_local=is_local)
+            return await self._compare(attempt, states, _explain, None)
         states = await live_states(self._client, attempt, informer)
-        self._show(attempt, states)
+        self._show(attempt, states, is_local=is_local)
         try:
             return await self._merge(attempt, states, send)
         except OverlapError as overlap:
             self.merges["overlap"] += 1
-            return await _compare(attempt, states, _explain, overlap)
-        except _NotMergedError as error:
+            return await self._compare(attempt, states, _explain, overlap)
+        except NotMergedError as error:
             self.merges[error.result] += 1
-            return await _compare(attempt, states, _explain, None)
+            return await self._compare(attempt, states or held, _explain, None)
 
-    def _show(self, attempt: Attempt, states: States | None) -> None:
-        """Let the client's next read not go back behind what the conflict has told it."""
+    async def _has_status(self, attempt: Attempt, base: bytes) -> bool:
+        """Tell whether an update leaves the status alone. Raises NotMergedError if that's unknown.
+
+        Only of an update of an object with a status it matters.
+        """
+        target = attempt.target
+        if attempt.request.method != "PUT" or target.subresource or b'"status":' not in base:
+            return False
+        informer = self._informers.find(Scope(target.resource, target.namespace))
+        if informer is not None and informer.view is not None:
+            return informer.view.form.has_status
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                return (await describe(self._client, target.resource)).has_status
+        except (ApiError, TimeoutError) as error:
+            raise NotMergedError("unknown") from error
+
+    async def _compare(
+        self, attempt: Attempt, states: States | None, compare: Callable[..., T], *more: object
+    ) -> T:
+        size = states.size + len(attempt.body) if states else 0
+        return await self._comparer.run(size, compare, attempt, states, *more)
+
+    def _show(self, attempt: Attempt, states: States | None, *, is_local: bool) -> None:
+        """Let the client's next read not go back behind what the conflict has told it.
+
+        A conflict that was seen here, of what is held, has told it nothing that reads don't show.
+        """
+        if states is None and is_local:
+            return
         envelope = read_envelope(JSON, states.theirs) if states else None
         version = (envelope and envelope.version) or 0
-        shown = Expectation(attempt.key, time.monotonic(), attempt.request.client, version)
+        shown = Expectation(attempt.key, self._clock(), attempt.request.client, version)
         self._informers.acknowledge(attempt.target.resource, shown)
 
     async def _merge(self, attempt: Attempt, states: States | None, send: Send) -> Written:
-        """Write once more, on top of what is there now. Raises OverlapError, _NotMergedError."""
+        """Write once more, on top of what is there now. Raises OverlapError, NotMergedError.
+
+        What breaks a rule as merged was written by nobody, so it stays the conflict that it was,
+        also because clients don't repeat what is invalid. Other refusals the client gets: they are
+        about the object (deleted), about himself (forbidden), or about what he has written (not
+        decodable); and after one of 500 and more it may have happened.
+        """
         if states is None or states.base is None:
-            raise _NotMergedError("unknown")
-        body = await _compare(attempt, states, _merged)
+            raise NotMergedError("unknown")
+        has_status = await self._has_status(attempt, states.base)
+        body = await self._compare(attempt, states, merged_body, has_status)
         headers = framed(attempt.headers, body)
         async with send(attempt.request, headers, whole(body)) as written:
             answer, _ = await read_whole(written.chunks, MAX_ANSWER)
             if written.status == 409:
-                raise _NotMergedError("lost")
+                raise NotMergedError("lost")
+            if written.status in _MERGED_INVALID:
+                raise NotMergedError("failed")
             self.merges["merged" if written.status < 300 else "failed"] += 1
             return written._replace(chunks=whole(answer))
-
-
-def _merged(attempt: Attempt, states: States) -> bytes:
-    assert states.base is not None
-    try:
-        base, theirs, mine = map(_decoded, (states.base, states.theirs, attempt.body))
-        if attempt.request.method == "PATCH":
-            return gojson.encode(retarget_patch(attempt.media_type, mine, base, theirs))
-        mine = {**_unwritten(attempt.target.subresource, base, mine), **mine}
-        return gojson.encode(merge(base, theirs, mine))
-    except NOT_UNDERSTOOD as error:
-        raise _NotMergedError("unknown") from error
-
-
-def _decoded(body: bytes) -> Object:
-    return msgspec.json.decode(body, type=Object)
-
-
-def _unwritten(subresource: str, base: Object, mine: Object) -> Object:
-    """Take what an update leaves out and doesn't write: of status all else, else the status."""
-    return {
-        key: value
-        for key, value in base.items()
-        if key not in mine and (key == "status") is (subresource == "")
-    }
 
 
 def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | None) -> list[Cause]:
@@ -190,8 +202,8 @@ def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | No
         return []
     resource = attempt.target.resource
     try:
-        theirs = _decoded(states.theirs)
-        base = _decoded(states.base) if states.base is not None else None
+        theirs = decoded(states.theirs)
+        base = decoded(states.base) if states.base is not None else None
         if overlap is not None and base is not None and overlap.changes:
             return change_causes(resource, overlap.changes, base, theirs)
         return conflict_causes(resource, base, theirs, attempt.version)
@@ -199,16 +211,7 @@ def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | No
         return []
 
 
-async def _compare(
-    attempt: Attempt, states: States | None, compare: Callable[..., T], *more: Any
-) -> T:
-    """Compare states without holding up the event loop for long."""
-    if states is None or states.size + len(attempt.body) < LARGE:
-        return compare(attempt, states, *more)
-    return await asyncio.to_thread(compare, attempt, states, *more)
-
-
-def _is_about_version(status: Object) -> bool:
+def _is_about_version(status: Json) -> bool:
     """Tell a conflict of versions from others: names that are taken, managers that differ.
 
     It may be explained already, by another proxy behind this one.
@@ -224,12 +227,10 @@ def _is_about_version(status: Object) -> bool:
     )
 
 
-def _with_causes(
-    attempt: Attempt, refusal: Written, status: Object, causes: list[Cause]
-) -> Written:
+def _with_causes(attempt: Attempt, refusal: Written, status: Json, causes: list[Cause]) -> Written:
     """Write a 409 anew, its causes where Go would write them."""
     if causes:
-        details: Object = dict(status.get("details") or {})
+        details: Json = dict(status.get("details") or {})
         last = {key: details.pop(key) for key in ("retryAfterSeconds",) if key in details}
         status = {**status, "details": {**details, "causes": causes, **last}}
     content_type = content_type_of(refusal.headers)

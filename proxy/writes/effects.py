@@ -20,11 +20,19 @@ _CHANGE_THE_OBJECT = frozenset({"binding", "eviction"})
 _NOT_BEGUN = frozenset({401, 405})
 """Failures before a write of several steps has begun; admission may refuse in the middle by 403."""
 
+_IP_ADDRESSES = Resource("networking.k8s.io", "v1", "ipaddresses")
+
 _CHANGE_OTHERS = {
-    ("", "bindings"): Resource("", "v1", "pods"),
-    ("", "services"): Resource("networking.k8s.io", "v1", "ipaddresses"),
+    ("", "bindings", ""): Resource("", "v1", "pods"),
+    ("", "pods", "eviction"): Resource("policy", "v1", "poddisruptionbudgets"),
+    ("", "services", ""): _IP_ADDRESSES,
 }
-"""Resources by whose writes the API server changes another resource before it answers."""
+"""Groups, resources and subresources by whose writes the API server changes another resource before
+it answers: in the same namespace, if it has one.
+
+Left out are resourcequotas: which writes are charged to one only its admission knows, so that every
+creation in a namespace would have to prove the quotas anew.
+"""
 
 
 class Sent(NamedTuple):
@@ -66,9 +74,9 @@ def effects(write: Sent) -> Iterator[Effect]:
         yield _shown(write, target)
     else:
         yield Effect(target.resource, Expectation(target.key, write.arrived))
-    other = _CHANGE_OTHERS.get((target.resource.group, target.resource.plural))
+    other = _CHANGE_OTHERS.get((target.resource.group, target.resource.plural, subresource))
     if other is not None:
-        key = collection_key(target.namespace) if other.plural == "pods" else ""
+        key = "" if other == _IP_ADDRESSES else collection_key(target.namespace)
         yield Effect(other, Expectation(key, write.arrived))
 
 

@@ -88,8 +88,10 @@ async def live_states(client: Client, attempt: Attempt, informer: Informer | Non
 
 
 def _held_base(attempt: Attempt, view: View) -> bytes | None:
-    """Find the object as the client read it in the history."""
-    held = view.history.version_of(attempt.key, attempt.version)
+    """Find the object as the client read it, in the history or unchanged."""
+    held = view.store.get(attempt.key)
+    if held is None or held.version != attempt.version:
+        held = view.history.version_of(attempt.key, attempt.version)
     return plainly(view.form).encode_object(held) if held is not None else None
 
 

@@ -122,6 +122,37 @@ def test_only_if_cached_never_goes_upstream(
         assert "fwd" not in (answer.header("Cache-Status") or "fwd")
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize(
+    ("name", "word", "known"),
+    [
+        ("X-Kubecache-Read", "bogus", "live, cache"),
+        ("X-Kubecache-Read", "cache, no-cache", "live, cache"),
+        ("X-Kubecache-On-Conflict", "bogus", "merge"),
+    ],
+)
+def test_a_wish_that_is_not_understood_is_refused(
+    apiserver: ApiServer, proxy: Proxy, target: str, name: str, word: str, known: str, method: str
+) -> None:
+    before = get(apiserver.server, target).ok().version
+    collection = target.rpartition("/")[0]
+    body = {"data": {"k": "new"}} | configmap("b") if method in ("POST", "PUT", "PATCH") else None
+    for path in (collection if method == "POST" else target, "/version", f"/live{target}"):
+        answer = ask(proxy.read, method, path, headers=((name, word),), body=body)
+        assert (answer.status, answer.header("Content-Type")) == (400, "application/json")
+        if method != "HEAD":
+            status = answer.json()
+            assert (status["kind"], status["reason"], status["code"]) == (
+                "Status",
+                "BadRequest",
+                400,
+            )
+            assert name in status["message"]
+            assert known in status["message"]
+    assert get(apiserver.server, target).version == before
+    assert get(apiserver.server, f"{collection}/b").status == 404
+
+
 def test_every_answer_says_where_it_comes_from(proxy: Proxy, namespace: str, target: str) -> None:
     collection = target.rpartition("/")[0]
     requests = [

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from proxy.kube.envelope import MERGE_PATCH, STRATEGIC_PATCH
 from proxy.kube.resources import Resource
 from proxy.writes.causes import conflict_causes
-from proxy.writes.changes import Object, OverlapError, merge, retarget_patch
+from proxy.writes.changes import Json, OverlapError, merge, retarget_patch
 from tests.harness.apiserver import ApiServer
+from tests.harness.caching import cached, caught_up
+from tests.harness.differential import cache_status
 from tests.harness.http import Answer, ask, get
+from tests.harness.objects import create, patch
+from tests.harness.proxy import Proxy
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments")
 SERVICES = Resource("", "v1", "services")
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
-def _deployment() -> Object:
+def _deployment() -> Json:
     ports = [{"containerPort": 53, "protocol": protocol} for protocol in ("TCP", "UDP")]
     env = [{"name": "A", "value": "1"}]
     container = {"name": "app", "image": "app:1", "ports": ports, "env": env}
@@ -34,22 +40,42 @@ def _deployment() -> Object:
     }
 
 
+ODD_NAMES = ('a"b', "a\\b", "a b", "\xe9", "\x07", "\ufffd")
+
+
+def test_conflicts_of_names_that_messages_quote(apiserver: ApiServer, proxy: Proxy) -> None:
+    """Seen here or, where the name may stand for bytes that are no text, by the API server."""
+    cached(proxy.read, ROLES)
+    for name in ODD_NAMES:
+        path = f"{ROLES}/{quote(name)}"
+        old = create(apiserver.server, ROLES, {"metadata": {"name": name}})
+        new = patch(apiserver.server, path, {"metadata": {"labels": {"a": "b"}}})
+        caught_up(proxy.read, ROLES, new["metadata"]["resourceVersion"])
+        theirs, ours = (
+            ask(server, "PUT", path, body=old) for server in (apiserver.server, proxy.read)
+        )
+        assert cache_status(ours).hit is (name != "\ufffd")
+        plain = ours.json()
+        assert plain["details"].pop("causes")
+        assert (ours.status, plain) == (409, theirs.json())
+
+
 class Written:
     """An object and its writers; each write names its manager."""
 
-    def __init__(self, apiserver: ApiServer, collection: str, body: Object) -> None:
+    def __init__(self, apiserver: ApiServer, collection: str, body: Json) -> None:
         self._server = apiserver.server
         self._path = f"{collection}/{body['metadata']['name']}"
-        self.base: Object = ask(
+        self.base: Json = ask(
             self._server, "POST", f"{collection}?fieldManager=creator", body=body
         ).ok().json()  # fmt: skip
 
     @property
-    def now(self) -> Object:
-        found: Object = get(self._server, self._path).ok().json()
+    def now(self) -> Json:
+        found: Json = get(self._server, self._path).ok().json()
         return found
 
-    def put(self, manager: str, body: Object) -> Answer:
+    def put(self, manager: str, body: Json) -> Answer:
         return ask(self._server, "PUT", f"{self._path}?fieldManager={manager}", body=body)
 
     def patch(self, manager: str, body: Any, content_type: str = STRATEGIC_PATCH) -> Answer:
@@ -63,11 +89,11 @@ def deployment(apiserver: ApiServer, namespace: str) -> Written:
     return Written(apiserver, DEPLOYMENTS.path(namespace), _deployment())
 
 
-def _template(**container: Any) -> Object:
+def _template(**container: Any) -> Json:
     return {"spec": {"template": {"spec": {"containers": [{"name": "app", **container}]}}}}
 
 
-def _copy(found: Object) -> Object:
+def _copy(found: Json) -> Json:
     """One's own state, to change: what is changed below is new."""
     [container] = found["spec"]["template"]["spec"]["containers"]
     template = {**found["spec"]["template"], "spec": {**found["spec"]["template"]["spec"]}}

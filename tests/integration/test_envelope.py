@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
+from urllib.parse import quote
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.harness.http import Answer, ask
 from tests.harness.objects import CustomResource, Object, configmap, crd, define
 
 CONFIGMAPS = Resource("", "v1", "configmaps")
+RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
 JSON = "application/json"
 pytestmark = pytest.mark.parametrize("encoding", [JSON, PROTOBUF])
 
@@ -73,6 +75,40 @@ def test_a_stale_update(apiserver: ApiServer, known: Known, encoding: str) -> No
     ask(apiserver.server, "PUT", path, body=stale).ok()
     answer = _ask(apiserver, encoding, "PUT", path, stale)
     _assert_same(answer, encoding, conflict(known.resource, "x"))
+
+
+ODD_NAMES = (
+    'a"b',
+    "a\\b",
+    "a b",
+    "\xe9",
+    "\U0001f600",
+    "<&>",
+    "a\nb",
+    "\x07",
+    "\x7f",
+    "\xa0",
+    "\u2028",
+)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
+def test_a_name_that_messages_quote(apiserver: ApiServer, encoding: str, name: str) -> None:
+    """Names of roles are free but for slashes and percent signs."""
+    roles = Resource("rbac.authorization.k8s.io", "v1", "clusterroles")
+    role = (
+        ask(apiserver.server, "POST", roles.path(), body={"metadata": {"name": name}}).ok().json()
+    )
+    path = f"{roles.path()}/{quote(name)}"
+    ask(apiserver.server, "PUT", path, body={**role, "rules": [RULE]}).ok()
+    answers = [
+        _ask(apiserver, encoding, "PUT", path, role),
+        _ask(apiserver, encoding, "POST", roles.path(), {"metadata": {"name": name}}),
+    ]
+    ask(apiserver.server, "DELETE", path).ok()
+    answers.append(_ask(apiserver, encoding, "GET", path))
+    for answer, error in zip(answers, (conflict, already_exists, not_found), strict=True):
+        _assert_same(answer, encoding, error(roles, name))
 
 
 def test_an_absent_object(apiserver: ApiServer, known: Known, encoding: str) -> None:
@@ -130,7 +166,7 @@ def test_an_object(apiserver: ApiServer, namespace: str, encoding: str) -> None:
     assert held is not None
     assert held.version is not None
     assert held.version > version
-    assert held == expected._replace(version=held.version, deleting=True)
+    assert held == expected._replace(version=held.version)
 
     del created["metadata"]["finalizers"], created["metadata"]["resourceVersion"]
     answer = _ask(apiserver, encoding, "PUT", f"{path}/x", created).ok()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from http.client import HTTPConnection
 from typing import TypeVar
 
 import pytest
@@ -229,14 +231,14 @@ def test_a_list_shows_what_was_created_before_it(
 
 
 @contextmanager
-def abandoned(server: Server, target: str, count: int = 1) -> Iterator[None]:
-    """Requests whose clients leave at the end of the `with`, unanswered."""
+def sent(server: Server, target: str, count: int = 1) -> Iterator[list[HTTPConnection]]:
+    """Requests that have arrived, one after the other; their clients leave at the end."""
     connections = [server.connect() for _ in range(count)]
     try:
         for connection in connections:
             connection.request("GET", target, headers=dict([*server.headers, LIVE]))
             time.sleep(0.02)
-        yield
+        yield connections
     finally:
         for connection in connections:
             connection.close()
@@ -246,35 +248,34 @@ def abandoned(server: Server, target: str, count: int = 1) -> Iterator[None]:
 def test_who_leaves_disturbs_nobody(slow: Proxy, leavers: int) -> None:
     """The first of them had asked for himself, the second for those that came after."""
     with ThreadPoolExecutor(10) as pool:
-        with abandoned(slow.read, TEMPLATES, leavers):
+        with sent(slow.read, TEMPLATES, leavers):
             waiting = [pool.submit(get, slow.read, TEMPLATES, headers=(LIVE,)) for _ in range(10)]
             time.sleep(0.1)
         assert [each.result(10).status for each in waiting] == [200] * 10
 
 
 def test_when_all_have_left_the_next_is_served(slow: Proxy) -> None:
-    with abandoned(slow.read, TEMPLATES, 5):
+    with sent(slow.read, TEMPLATES, 5):
         time.sleep(0.05)
     assert get(slow.read, TEMPLATES, headers=(LIVE,)).status == 200
 
 
 def test_a_failure_is_everybodys_and_passes(faults: FaultProxy, slow: Proxy) -> None:
-    with ThreadPoolExecutor(20) as pool:
-        waiting = [pool.submit(get, slow.read, TEMPLATES, headers=(LIVE,)) for _ in range(20)]
-        time.sleep(0.15)
+    faults.freeze()  # so that none has its answer before the cut
+    with sent(slow.read, TEMPLATES, 20) as connections:
         faults.refuse()
         faults.cut()
-        for each in waiting:
-            answer = each.result(20)
-            assert (answer.status, answer.header("Retry-After")) == (503, "1")
-            assert answer.json()["reason"] == "ServiceUnavailable"
+        for each in connections:
+            answer = each.getresponse()
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+            assert json.load(answer)["reason"] == "ServiceUnavailable"
     faults.resume()
     answers = at_once(20, lambda _: get(slow.read, TEMPLATES, headers=(LIVE,)))
     assert {answer.status for answer in answers} == {200}
 
 
 def test_a_silence_is_waited_out(faults: FaultProxy, slow: Proxy) -> None:
-    with abandoned(slow.read, TEMPLATES), ThreadPoolExecutor(5) as pool:
+    with sent(slow.read, TEMPLATES), ThreadPoolExecutor(5) as pool:
         faults.freeze()
         waiting = [pool.submit(get, slow.read, TEMPLATES, headers=(LIVE,)) for _ in range(5)]
         time.sleep(1)

@@ -154,6 +154,22 @@ def _assert_unavailable(answer: Answer, code: int) -> None:
         assert answer.header("Retry-After") == str(status["details"]["retryAfterSeconds"])
 
 
+def test_an_apiserver_that_is_not_there_yet(own: ApiServer, faults: FaultProxy) -> None:
+    """Nobody has asked for anything, so no informer could tell."""
+    faults.refuse()
+    with Proxy(own.kubeconfig(port=faults.port), chain=False) as proxy:
+
+        def unreached() -> str:
+            return str(get(proxy.admin, "/status.json").ok().json()["unreached"])
+
+        told = eventually(unreached, "the status tells", timeout=5)
+        assert told == "the API server can't be reached: Connection refused"
+        assert proxy.log().count(told) == 1
+        faults.resume()
+        eventually(lambda: not unreached(), "the status tells of the contact")
+        assert proxy.log().count("answers now") == 1
+
+
 def test_connects_that_are_reset_harm_nobody_else(own: ApiServer, proxy: Proxy) -> None:
     """The line takes them and then breaks, as a load balancer's without a server behind it does."""
     with (
@@ -194,6 +210,20 @@ def test_a_frozen_apiserver_holds_up_nobody_else(own: ApiServer, proxy: Proxy) -
         assert [each.result(30).status for each in waiting] == [200, 200, 200, 201]
     assert_caught_up(own, proxy)
     assert relists(proxy) == 1
+
+
+def test_who_needs_a_frozen_apiserver_is_told_soon(own: ApiServer, proxy: Proxy) -> None:
+    """Once it's known to be silent: a bound asks for more than is held."""
+    bounded = ("Cache-Control", "max-age=0")
+    with frozen(own):
+        proxy.wait("readyz", status=200)
+        get(proxy.read, f"{DEFAULT}/a", headers=(bounded,))
+        proxy.wait("readyz", status=500)
+        started = time.monotonic()
+        answer = get(proxy.read, f"{DEFAULT}/a", headers=(bounded,))
+        assert (answer.status, answer.header("Retry-After")) == (503, "1")
+        assert time.monotonic() - started < 5
+    assert_caught_up(own, proxy)
 
 
 def test_a_frozen_apiserver_leaves_no_watch_hanging(own: ApiServer, proxy: Proxy) -> None:

@@ -134,7 +134,10 @@ def error_line(error: ApiError) -> bytes:
     return _line("ERROR", gojson.encode(error.status()))
 
 
-PODS = Wire(ResourceInfo(Resource("", "v1", "pods"), "Pod", namespaced=True), Layout.STRUCT)
+PODS = Wire(
+    ResourceInfo(Resource("", "v1", "pods"), "Pod", namespaced=True, has_status=True),
+    Layout.STRUCT,
+)
 NODES = Wire(ResourceInfo(Resource("", "v1", "nodes"), "Node", namespaced=False), Layout.STRUCT)
 WIDGETS = Wire(
     ResourceInfo(Resource("example.com", "v1", "widgets"), "Widget", namespaced=True),

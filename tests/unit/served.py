@@ -34,6 +34,7 @@ class Served:
         self.clock = Clock()
         self.stats = Stats()
         self.pulse = Pulse()
+        self.unreached = ""
         self.budgets: Mapping[str, Budget] = {"answers": Budget(100), "bodies": Budget(100)}
         self.sources: dict[Scope, ServedSource] = {}
         self.informers = Informers(self._source_of, Policy(), clock=self.clock)

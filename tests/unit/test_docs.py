@@ -236,7 +236,7 @@ def test_commands_are_documented() -> None:
 
 
 def test_endpoints_of_the_admin_listener_are_documented() -> None:
-    served = SimpleNamespace(informers=(), stats=Stats(), unready={})
+    served = SimpleNamespace(informers=(), stats=Stats(), unready={}, unreached="")
     app = admin_app(cast(Any, served), HostCheck("0.0.0.0"))
     paths = app.openapi()["paths"]
     existing = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}

@@ -14,6 +14,7 @@ from proxy.cache.prover import (
     BARRIER_PROBE,
     EVENT_WAIT,
     PROBE_TIMEOUT,
+    REFUSED_RETRY,
     RETRY,
     STUCK,
 )
@@ -21,7 +22,13 @@ from proxy.cache.scope import Scope
 from proxy.cache.store import Store
 from proxy.cache.view import Ending
 from proxy.forms.form import Change, EventType
-from proxy.kube.errors import ServiceUnavailable, TooManyRequests
+from proxy.kube.errors import (
+    ApiError,
+    Forbidden,
+    ServiceUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
 from proxy.reads.freshness import LEAD
 from tests.unit.builders import PODS, Clock, stored
 from tests.unit.cache.sources import ServedSource
@@ -272,6 +279,49 @@ async def test_an_api_server_that_refuses_is_not_away(story: Story) -> None:
     assert (story.prover.is_away, story.informer.is_ready) == (False, True)
     assert story.prover.patience(1000.0) <= 0
     assert len(story.upstream.probes) == 1
+
+
+@pytest.mark.parametrize("refusal", [Forbidden("no more"), Unauthorized("no more")])
+def test_who_may_not_probe_is_not_ready_until_he_may(
+    refusal: ApiError, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though the watch that is open goes on."""
+    caplog.set_level("INFO")
+
+    @told
+    async def story(story: Story) -> None:
+        informer = story.informer
+        caplog.clear()
+        story.upstream.version = 12
+        story.upstream.failure = refusal
+        story.prover.ask(story.clock())
+        await asyncio.sleep(1)
+        story.write(12)
+        assert (informer.is_ready, informer.is_stalled) == (False, False)
+        assert (informer.why_unready, informer.last_error) == ("no more", "no more")
+        await asyncio.sleep(REFUSED_RETRY)  # nobody asks
+        story.prover.ask(story.clock())
+        await asyncio.sleep(RETRY)
+        assert len(story.upstream.probes) == 2
+        assert not informer.is_ready
+        story.upstream.failure = None
+        await asyncio.sleep(REFUSED_RETRY)
+        assert (informer.is_ready, informer.last_error) == (True, "")
+        assert [each.levelname for each in caplog.records] == ["WARNING", "INFO"]
+        await asyncio.sleep(10 * REFUSED_RETRY)
+        assert len(story.upstream.probes) == 3
+
+    story()
+
+
+@told
+async def test_a_list_that_succeeds_ends_a_refusal(story: Story) -> None:
+    story.upstream.failure = Forbidden("no more")
+    story.prover.ask(story.clock())
+    await asyncio.sleep(1)
+    assert not story.informer.is_ready
+    await story.begin()
+    assert story.informer.is_ready
 
 
 @told

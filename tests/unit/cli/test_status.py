@@ -39,6 +39,7 @@ INFORMER = {
 EMPTY = {
     "version": "1.2.3",
     "ready": True,
+    "unreached": "",
     "informers": [],
     "scans": [],
     "conflicts": {},
@@ -67,6 +68,14 @@ def test_without_informers_there_are_the_titles() -> None:
     assert titles.split()[0] == "INFORMER"
 
 
+def test_an_apiserver_that_has_not_answered_yet() -> None:
+    assert status.render({**EMPTY, "unreached": "Connection refused"}).splitlines()[:3] == [
+        "kubecache 1.2.3, ready",
+        "no contact with the API server yet: Connection refused",
+        "",
+    ]
+
+
 def test_lists_that_scan_come_last() -> None:
     scan = {"resource": "pods.v1", "selector": "app=…", "lists": 7}
     assert status.render({**EMPTY, "scans": [scan]}).splitlines()[-2:] == [
@@ -78,7 +87,7 @@ def test_lists_that_scan_come_last() -> None:
 def test_conflicts_are_counted() -> None:
     counts = {
         "conflicts": {"upstream": 1, "local": 12},
-        "merges": {"merged": 3},
+        "merges": {"merged": 3, "lost": 0},
         "live_reads": {"kubectl": 7},
     }
     assert status.render(EMPTY | counts).splitlines()[-5:] == [

@@ -80,20 +80,20 @@ def test_an_object_is_read(content_type: str, content: bytes, expected: Envelope
 
 
 @pytest.mark.parametrize(
-    ("metadata", "deleting", "is_last"),
+    ("metadata", "is_last"),
     [
-        ({}, False, False),
-        ({"deletionTimestamp": None}, False, False),
-        ({"deletionTimestamp": DELETED}, True, True),
-        ({"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 0}, True, True),
-        ({"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30}, True, False),
-        ({"deletionTimestamp": DELETED, "finalizers": ["a/b"]}, True, False),
-        ({"deletionTimestamp": DELETED, "finalizers": []}, True, True),
-        ({"finalizers": ["a/b"]}, False, False),
+        ({}, False),
+        ({"deletionTimestamp": None}, False),
+        ({"deletionTimestamp": DELETED}, True),
+        ({"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 0}, True),
+        ({"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30}, False),
+        ({"deletionTimestamp": DELETED, "finalizers": ["a/b"]}, False),
+        ({"deletionTimestamp": DELETED, "finalizers": []}, True),
+        ({"finalizers": ["a/b"]}, False),
     ],
 )
-def test_deletion(metadata: dict[str, Any], deleting: bool, is_last: bool) -> None:
-    expected = X._replace(deleting=deleting, is_last=is_last)
+def test_deletion(metadata: dict[str, Any], is_last: bool) -> None:
+    expected = X._replace(is_last=is_last)
     assert read_envelope(JSON, body({**FULL, **metadata})) == expected
     fields = {key: value for key, value in metadata.items() if value is not None}
     if "deletionTimestamp" in fields:

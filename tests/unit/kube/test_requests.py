@@ -91,7 +91,10 @@ def test_asking_to_be_somebody_else(name: str, *, impersonates: bool) -> None:
         ([("cache-control", "only-if-cached"), *[("cache-control", "a")] * LONGEST], True, False),
         ([("x-kubecache-read", " LIVE ")], True, False),
         ([("x-kubecache-read", "cache")], False, True),
-        ([("x-kubecache-read", "other")], False, False),
+        ([("x-kubecache-read", "")], False, False),
+        ([("x-kubecache-read", "live"), ("x-kubecache-read", "cache")], True, True),
+        ([("cache-control", "live")], False, False),
+        ([("cache-control", "cache")], False, False),
         ([("x-kubecache-read", "cache"), ("cache-control", "no-cache")], True, True),
     ],
 )
@@ -100,6 +103,38 @@ def test_how_fresh_an_answer_must_be(
 ) -> None:
     found = read("/api/v1/pods", *headers)
     assert (found.live, found.only_if_cached) == (live, only_if_cached)
+
+
+READ = "X-Kubecache-Read: {} is none of the words that it may be: live, cache"
+ON_CONFLICT = "X-Kubecache-On-Conflict: {} is none of the words that it may be: merge"
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "OPTIONS"])
+@pytest.mark.parametrize(
+    ("headers", "mistake"),
+    [
+        ([], ""),
+        ([("x-kubecache-read", "live")], ""),
+        ([("x-kubecache-read", " Cache , ,LIVE")], ""),
+        ([("x-kubecache-read", "")], ""),
+        ([("x-kubecache-on-conflict", " Merge ")], ""),
+        ([("x-kubecache-on-conflict", "")], ""),
+        ([("cache-control", "bogus, live")], ""),
+        ([("x-kubecache-read", "bogus")], READ.format('"bogus"')),
+        ([("x-kubecache-read", "no-cache")], READ.format('"no-cache"')),
+        ([("x-kubecache-read", "live, bogus")], READ.format('"bogus"')),
+        ([("x-kubecache-read", "live;q=1")], READ.format('"live;q=1"')),
+        ([("x-kubecache-read", "live"), ("x-kubecache-read", "é")], READ.format('"é"')),
+        ([("x-kubecache-read", LONGEST * "a")], READ.format(f'"{100 * "a"}"')),
+        ([("x-kubecache-read", "live".ljust(LONGEST, ",") + "a")], READ.format('"a"')),
+        ([("x-kubecache-on-conflict", "bogus")], ON_CONFLICT.format('"bogus"')),
+        ([("x-kubecache-on-conflict", "live")], ON_CONFLICT.format('"live"')),
+    ],
+)
+def test_words_that_there_are_not(
+    headers: list[tuple[str, str]], mistake: str, method: str
+) -> None:
+    assert read("/api/v1/pods", *headers, method=method).mistake == mistake
 
 
 @pytest.mark.parametrize(

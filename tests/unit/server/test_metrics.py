@@ -22,7 +22,7 @@ from tests.unit.builders import Clock
 from tests.unit.served import Served
 
 LABELS = Labels(Verb.GET, "", "pods", "cache")
-EVERYWHERE = {"group": "", "version": "v1", "resource": "pods", "namespace": ""}
+EVERYWHERE = {"group": "", "version": "v1", "resource": "pods", "namespace": "", "form": "json"}
 
 
 class Scraped:
@@ -70,7 +70,7 @@ class Family(NamedTuple):
     labels: str
 
 
-SCOPE = "group version resource namespace"
+SCOPE = "group version resource namespace form"
 PUBLIC = {
     "requests_total": Family("counter", "verb group resource source code"),
     "request_duration_seconds": Family("histogram", "verb group resource source"),
@@ -138,7 +138,37 @@ def test_without_informers_or_requests_a_scrape_is_still_whole() -> None:
         for part in ("bucket", "count", "sum")
     }
     held = {"kubecache_held_bytes", "kubecache_held_refusals_total"}
-    assert scraped.names() == histograms | held
+    conflicts = {"kubecache_conflicts_total", "kubecache_conflict_merges_total"}
+    assert scraped.names() == histograms | held | conflicts
+
+
+BOUNDED = {
+    "probes_total": 7,
+    "informer_relists_total": 6,
+    "informer_restarts_total": 4,
+    "informer_watch_events_total": 4,
+    "watchers_terminated_total": 6,
+    "conflicts_total": 2,
+    "conflict_merges_total": 5,
+}
+
+
+@pytest.mark.parametrize("change", [None, count_everything], ids=["nothing", "everything"])
+def test_what_may_be_counted_is_there_before_it_happens(change: Change | None) -> None:
+    """And there's no more then: the sets are whole."""
+    families = {each.name: each.samples for each in scrape(change).families}
+    found = {name: len(families["kubecache_" + name.removesuffix("_total")]) for name in BOUNDED}
+    assert found == BOUNDED
+
+
+def test_whoever_has_read_live_has_both_series() -> None:
+    def change(_: Informer, served: Served) -> None:
+        served.stats.count_live_read("kubectl", collapsed=True)
+
+    scraped = scrape(change)
+    for collapsed, count in (("false", 0), ("true", 1)):
+        labels = {"user_agent_family": "kubectl", "collapsed": collapsed}
+        assert scraped["live_reads_total", labels] == count
 
 
 # --- values ----------------------------------------------------------------------------------

@@ -51,8 +51,17 @@ class Page(HTMLParser):
             self.rows[-1][-1] += text
 
 
-def page_of(*informers: dict[str, Any], version: str = "0.1.0", ready: bool = True) -> str:
-    return status_page({"version": version, "ready": ready, "informers": informers, "scans": []})
+def page_of(
+    *informers: dict[str, Any], version: str = "0.1.0", ready: bool = True, unreached: str = ""
+) -> str:
+    status = {"version": version, "ready": ready, "unreached": unreached, "informers": informers}
+    return status_page(status)
+
+
+def test_an_apiserver_that_has_not_answered_yet() -> None:
+    told = "<p>ready; no contact with the API server yet: a &lt;b&gt;</p>"
+    assert told in page_of(unreached="a <b>")
+    assert "no contact" not in page_of()
 
 
 def test_an_informer_is_a_row() -> None:

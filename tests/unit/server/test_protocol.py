@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -85,6 +85,9 @@ class AppWithDoor(App):
         if path.startswith(b"/quick"):
             return Whole(200, [LENGTH_OF[path], (b"x-at", b"once")], path)
         return path
+
+    def may_upgrade(self, method: str, path: bytes, query: bytes, headers: Headers) -> bool:
+        return (method, path, query) == ("GET", b"/tunnel", b"a=b")
 
 
 class Peer:
@@ -167,22 +170,25 @@ def _bodies(sent: bytes) -> Iterator[bytes]:
         sent = rest[length:]
 
 
-def play(story: Callable[[Peer], Awaitable[None]]) -> None:
-    """With and without a door, which must not be seen from outside."""
+def play(
+    story: Callable[[Peer], Awaitable[None]], apps: Sequence[type[App]] = (App, AppWithDoor)
+) -> None:
+    """With and without a door, which must not be seen from outside but by an upgrade."""
 
     async def run(app: type[App]) -> None:
         async with asyncio.timeout(5):
             await story(Peer(app))
 
-    for app in (App, AppWithDoor):
+    for app in apps:
         asyncio.run(run(app))
 
 
 # --- upgrades --------------------------------------------------------------------------------
 
 
-def offer(*headers: bytes, method: bytes = b"POST") -> bytes:
-    lines = [b"Host: x", b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", *headers]
+def offer(*headers: bytes, method: bytes = b"POST", protocol: bytes = b"h2c") -> bytes:
+    upgrade = b"Upgrade: " + protocol
+    lines = [b"Host: x", b"Connection: Upgrade, HTTP2-Settings", upgrade, *headers]
     return b"%s /first HTTP/1.1\r\n" % method + b"".join(b"%s\r\n" % line for line in lines)
 
 
@@ -191,6 +197,7 @@ CHUNKED = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (HIDDEN[:9], 
 
 @pytest.mark.parametrize("at_a_time", [1, 7, 100, 1_000_000])
 @pytest.mark.parametrize("method", [b"POST", b"GET", b"DELETE"])
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
 @pytest.mark.parametrize(
     ("framing", "sent", "body"),
     [
@@ -203,10 +210,15 @@ CHUNKED = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (HIDDEN[:9], 
     ids=["none", "empty", "length", "case", "chunked"],
 )
 def test_the_body_behind_a_declined_upgrade_is_no_request(
-    framing: tuple[bytes, ...], sent: bytes, body: bytes, method: bytes, at_a_time: int
+    framing: tuple[bytes, ...],
+    sent: bytes,
+    body: bytes,
+    protocol: bytes,
+    method: bytes,
+    at_a_time: int,
 ) -> None:
     async def story(peer: Peer) -> None:
-        head = offer(*framing, method=method) + b"\r\n"
+        head = offer(*framing, method=method, protocol=protocol) + b"\r\n"
         await peer.told((head + sent) * 2 + LATER, at_a_time=at_a_time)
         first = (method.decode(), b"/first", b"", body)
         assert peer.seen == [first, first, ("GET", b"/later", b"", b"")]
@@ -274,15 +286,15 @@ def test_a_method_that_would_be_a_tunnel_is_none() -> None:
 def test_what_follows_an_accepted_upgrade_is_kept_for_whoever_takes_over(at_a_time: int) -> None:
     async def story(peer: Peer) -> None:
         peer.let.clear()
-        head = LATER + b"GET /x HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+        head = LATER + b"GET /tunnel?a=b HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
         await peer.told(head + HIDDEN, at_a_time=at_a_time)
         peer.let.set()
         await peer.settled()
-        assert [path for _, path, *_ in peer.seen] == [b"/later", b"/x"]
+        assert [path for _, path, *_ in peer.seen] == [b"/later", b"/tunnel"]
         reader, _ = peer.protocol.take_over()
         assert await reader.readexactly(len(HIDDEN)) == HIDDEN
 
-    play(story)
+    play(story, [AppWithDoor])
 
 
 # --- order -----------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from proxy.kube.errors import ApiError, Expired, RequestTimeout, ServiceUnavailable, Timeout
-from proxy.upstream.client import BATCH
+from proxy.upstream.client import BATCH, CONNECT_TIMEOUT, SILENCE, Client
 from proxy.upstream.documents import Documents
-from tests.unit.upstream.servers import OK, answering, client_of, serving
+from tests.unit.builders import Clock
+from tests.unit.upstream.servers import OK, answering, client_of, credentials, serving
 
 Write = Callable[..., str]
 
@@ -335,3 +336,56 @@ def test_which_paths_are_documents(path: str, *, covered: bool) -> None:
     assert Documents.covers("GET", path, []) is covered
     assert not Documents.covers("POST", path, [])
     assert not Documents.covers("GET", path, [(b"if-none-match", b"x")])
+
+
+def test_a_silent_server_is_connected_to_less_patiently(kubeconfig: Write) -> None:
+    came, let = asyncio.Event(), asyncio.Event()
+
+    async def handle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set()
+        await let.wait()
+        writer.write(OK)
+
+    async def run() -> None:
+        clock = Clock()
+        async with serving(handle) as server:
+            client = Client(await credentials(kubeconfig(server.url)), clock=clock)
+            clock.advance(1000)
+            assert client.connect_timeout == CONNECT_TIMEOUT  # nobody has asked for anything
+            asked = asyncio.create_task(client.get("/"))
+            await came.wait()
+            clock.advance(SILENCE - 0.1)
+            assert client.connect_timeout == CONNECT_TIMEOUT
+            clock.advance(0.1)
+            assert client.connect_timeout == SILENCE
+            with pytest.raises(ServiceUnavailable):
+                async with client.open("GET", "/", read_timeout=0.05):
+                    pass
+            assert client.connect_timeout == SILENCE  # no answer either
+            let.set()
+            await asked
+            clock.advance(1000)
+            assert client.connect_timeout == CONNECT_TIMEOUT
+            await client.close()
+
+    asyncio.run(run())
+
+
+def test_no_more_is_waited_for_a_connection(kubeconfig: Write) -> None:
+    """TLS with a server that never says a word."""
+
+    async def mute(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(10)
+
+    async def run() -> None:
+        async with serving(mute) as server:
+            url = server.url.replace("http:", "https:")
+            client = Client(await credentials(kubeconfig(url)))
+            client._unanswered = 0.0
+            started = asyncio.get_running_loop().time()
+            with pytest.raises(ServiceUnavailable, match="can't be reached"):
+                await client.get("/")
+            assert SILENCE - 0.1 < asyncio.get_running_loop().time() - started < SILENCE + 2
+            await client.close()
+
+    asyncio.run(run())

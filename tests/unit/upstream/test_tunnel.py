@@ -25,6 +25,8 @@ def credentials_of(kubeconfig: str) -> Credentials:
 # --- the head --------------------------------------------------------------------------------
 
 CONNECTION = "connection: Upgrade, close"
+SHOWN = b"a, base64url.bearer.authorization.k8s.io.dA"
+WEBSOCKET = (b"upgrade", b"websocket")
 
 
 @pytest.mark.parametrize(
@@ -187,8 +189,11 @@ def test_the_answers_status_is_told(answer: bytes, statuses: list[int]) -> None:
     ("headers", "shows"),
     [
         ([], False),
-        ([(b"sec-websocket-protocol", b"v5.channel.k8s.io")], False),
-        ([(b"sec-websocket-protocol", b"a, base64url.bearer.authorization.k8s.io.dA")], True),
+        ([WEBSOCKET, (b"sec-websocket-protocol", b"v5.channel.k8s.io")], False),
+        ([WEBSOCKET, (b"sec-websocket-protocol", SHOWN)], True),
+        ([(b"upgrade", b"WebSocket"), (b"sec-websocket-protocol", SHOWN)], True),
+        ([(b"upgrade", b"SPDY/3.1"), (b"sec-websocket-protocol", SHOWN)], False),
+        ([(b"sec-websocket-protocol", SHOWN)], False),
     ],
 )
 def test_a_browsers_token_is_seen(headers: Headers, *, shows: bool) -> None:

@@ -10,6 +10,7 @@ import pytest
 from proxy.cache.expectations import Expectation
 from proxy.cache.informer import Informer
 from proxy.cache.store import Store
+from proxy.forms.json import JsonForm
 from proxy.kube.requests import Request, parse_request
 from proxy.writes.attempt import Attempt, certain_conflict, read_attempt
 from tests.unit import virtual_time
@@ -40,7 +41,7 @@ def attempt_of(
     return read_attempt(request, headers, content)
 
 
-def informer_of(*expected: Expectation) -> Informer:
+def informer_of(*expected: Expectation, has_status: bool = True) -> Informer:
     """An informer of one pod, x."""
     served = Served()
 
@@ -49,11 +50,12 @@ def informer_of(*expected: Expectation) -> Informer:
         store = Store()
         for found in PODS.objects(item("x", version=HELD)):
             store.put(found)
-        await informer.replace(PODS.form(), store, HELD)
+        form = JsonForm(PODS.info._replace(has_status=has_status), PODS.page())
+        await informer.replace(form, store, HELD)
         for each in expected:
             informer.acknowledge(each)
         await served.informers.stop()
-        await informer.replace(PODS.form(), store, HELD)
+        await informer.replace(form, store, HELD)
         return informer
 
     return virtual_time.run(run(), served.clock)
@@ -105,6 +107,12 @@ def test_what_the_api_server_has_to_say(body: object, line: str, media_type: str
     attempt = attempt_of(body, line, media_type)
     assert attempt is not None
     assert certain_conflict(attempt, informer_of()) is None
+
+
+def test_a_status_that_is_no_subresource_is_the_api_servers_404() -> None:
+    attempt = attempt_of(body_of(), f"PUT {X}/status")
+    assert attempt is not None
+    assert certain_conflict(attempt, informer_of(has_status=False)) is None
 
 
 def test_nothing_is_certain_of_what_is_known_to_be_old() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.kube.resources import Resource
 from proxy.writes.causes import MAX_CAUSES, REASON, conflict_causes
-from proxy.writes.changes import Object
+from proxy.writes.changes import Json
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments")
 SECRETS = Resource("", "v1", "secrets")
@@ -22,8 +22,8 @@ def managed(manager: str, fields: Any, time: str = EARLY) -> Managed:
     return {"manager": manager, "operation": "Update", "time": time, "fieldsV1": fields}
 
 
-def obj(version: int = 1, /, *entries: Managed, metadata: Object | None = None,
-        **members: Any) -> Object:  # fmt: skip
+def obj(version: int = 1, /, *entries: Managed, metadata: Json | None = None,
+        **members: Any) -> Json:  # fmt: skip
     own = {"name": "x", "uid": "u", "resourceVersion": str(version), **(metadata or {})}
     return {
         "apiVersion": "apps/v1",
@@ -33,7 +33,7 @@ def obj(version: int = 1, /, *entries: Managed, metadata: Object | None = None,
     }
 
 
-def told(base: Object, theirs: Object, resource: Resource = DEPLOYMENTS) -> list[tuple[str, str]]:
+def told(base: Json, theirs: Json, resource: Resource = DEPLOYMENTS) -> list[tuple[str, str]]:
     """The causes, by their fields."""
     causes = conflict_causes(resource, base, theirs, 1)
     assert all(cause["reason"] == REASON for cause in causes)
@@ -44,7 +44,7 @@ APP = {"name": "app", "image": "1"}
 TEMPLATE = "spec.template.spec"
 
 
-def pods(*containers: Object, **fields: Any) -> Object:
+def pods(*containers: Json, **fields: Any) -> Json:
     return obj(spec={"template": {"spec": {"containers": list(containers), **fields}}})
 
 
@@ -82,11 +82,11 @@ def pods(*containers: Object, **fields: Any) -> Object:
         (obj(), obj(2), [("", "no field differs between resourceVersion 1 and 2")]),
     ],
 )  # fmt: skip
-def test_what_changed(base: Object, theirs: Object, expected: list[tuple[str, str]]) -> None:
+def test_what_changed(base: Json, theirs: Json, expected: list[tuple[str, str]]) -> None:
     assert told(base, theirs) == expected
 
 
-REPLICAS: Object = {"f:spec": {"f:replicas": {}}}
+REPLICAS: Json = {"f:spec": {"f:replicas": {}}}
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_who_changed_it(entries: list[Managed], by: str) -> None:
     ]
 
 
-CONTAINERS: Object = {'k:{"name":"app"}': {".": {}, "f:name": {}, "f:image": {}}}
-PORTS: Object = {'k:{"port":53,"protocol":"TCP"}': {"f:name": {}}}
-FINALIZERS: Object = {".": {}, 'v:"b"': {}}
+CONTAINERS: Json = {'k:{"name":"app"}': {".": {}, "f:name": {}, "f:image": {}}}
+PORTS: Json = {'k:{"port":53,"protocol":"TCP"}': {"f:name": {}}}
+FINALIZERS: Json = {".": {}, 'v:"b"': {}}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ FINALIZERS: Object = {".": {}, 'v:"b"': {}}
          {"f:status": {"f:conditions": {}}}),
     ],
 )  # fmt: skip
-def test_owners_of_elements(before: Object, after: Object, fields: Object) -> None:
+def test_owners_of_elements(before: Json, after: Json, fields: Json) -> None:
     [(_, message)] = told(obj(1, **before), obj(2, managed("kubectl", fields), **after))
     assert message.endswith(' by "kubectl"')
 
@@ -245,7 +245,7 @@ HIDDEN = "hunter2"
     ],
 )  # fmt: skip
 def test_values_of_secrets_are_not_told(
-    before: Object, after: Object, expected: tuple[str, str]
+    before: Json, after: Json, expected: tuple[str, str]
 ) -> None:
     base, theirs = obj(1, **before), obj(2, **after)
     for found in (base, theirs):

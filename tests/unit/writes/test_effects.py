@@ -23,7 +23,7 @@ def shown(
     uid: str = "u",
     is_last: bool = False,
 ) -> Envelope:
-    return Envelope("v1", kind, "a", name, uid, version, is_last, is_last)
+    return Envelope("v1", kind, "a", name, uid, version, is_last)
 
 
 DELETED = shown(version=None, kind="Status")
@@ -79,7 +79,7 @@ def effects_of(
 def test_reads_have_to_see(
     line: str, status: int, envelope: Envelope | None, key: str, version: int, uid: str
 ) -> None:
-    [(_, effect)] = effects_of(line, status, envelope)
+    (_, effect), *_ = effects_of(line, status, envelope)
     assert effect.expected == Expectation(key, ARRIVED, "", version, uid)
     assert effect.write == (Write(version, SENT, ARRIVED) if version else None)
 
@@ -111,6 +111,9 @@ def test_reads_have_nothing_to_see(line: str, status: int) -> None:
         ("POST /api/v1/namespaces/a/bindings", [("pods", "a/")]),
         ("POST /api/v1/namespaces/a/services", [("ipaddresses", "")]),
         ("DELETE /api/v1/namespaces/a/services/x", [("ipaddresses", "")]),
+        ("PUT /api/v1/namespaces/a/services/x/status", []),
+        (f"POST {PODS}/x/eviction", [("poddisruptionbudgets", "a/")]),
+        (f"POST {PODS}/x/binding", []),
         (f"POST {PODS}", []),
     ],
 )

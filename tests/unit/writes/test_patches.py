@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.kube.envelope import MERGE_PATCH, STRATEGIC_PATCH
-from proxy.writes.changes import Object, OverlapError, retarget_patch
+from proxy.writes.changes import Json, OverlapError, retarget_patch
 from proxy.writes.lists import Item, Member, Path, Schema
 from proxy.writes.patches import meets, touched, tree_of
 
@@ -55,7 +55,7 @@ FINALIZERS = ("metadata", "finalizers")
          [(*PORTS, Item((("port", 53),)), key) for key in ("port", "protocol")]),
     ],
 )  # fmt: skip
-def test_touched(patch: Object, merge: list[Path], strategic: list[Path]) -> None:
+def test_touched(patch: Json, merge: list[Path], strategic: list[Path]) -> None:
     assert touched(MERGE_PATCH, patch, Schema.BUILT_IN) == merge
     assert touched(f"{STRATEGIC_PATCH}; charset=utf-8", patch, Schema.BUILT_IN) == strategic
 
@@ -79,16 +79,16 @@ def test_paths_that_meet(one: Path, other: Path, expected: bool) -> None:
     assert meets(tree_of([("x", "y"), one, ("x",)]), other) is expected
 
 
-def deployment(version: int = 1, /, **spec: Any) -> Object:
+def deployment(version: int = 1, /, **spec: Any) -> Json:
     metadata = {"name": "x", "uid": "u", "resourceVersion": str(version)}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
-def template(*containers: Object, **fields: Any) -> Object:
+def template(*containers: Json, **fields: Any) -> Json:
     return {"template": {"spec": {"containers": list(containers), **fields}}}
 
 
-def app(**fields: Any) -> Object:
+def app(**fields: Any) -> Json:
     return {"name": "app", **fields}
 
 
@@ -96,7 +96,7 @@ LOG = {"name": "log"}
 TWO = deployment(1, replicas=1, **template(app(image="1"), LOG))
 
 BOTH = (MERGE_PATCH, STRATEGIC_PATCH)
-DISJOINT: list[tuple[tuple[str, ...], Object, Object]] = [
+DISJOINT: list[tuple[tuple[str, ...], Json, Json]] = [
     (BOTH, deployment(2, replicas=1, **template(app(image="1"), LOG)), {"spec": {"replicas": 3}}),
     (BOTH, deployment(2, replicas=1, **template(app(image="2"), LOG)), {"spec": {"replicas": 3}}),
     (BOTH, deployment(2, replicas=2, **template(app(image="1"), LOG)),
@@ -109,7 +109,7 @@ DISJOINT: list[tuple[tuple[str, ...], Object, Object]] = [
     ((STRATEGIC_PATCH,), deployment(2, replicas=1, **template(app(image="2"), LOG)),
      {"spec": template(app(tty=True))}),
 ]  # fmt: skip
-OVERLAPPING: list[tuple[tuple[str, ...], Object, Object]] = [
+OVERLAPPING: list[tuple[tuple[str, ...], Json, Json]] = [
     (BOTH, deployment(2, replicas=2, **template(app(image="1"), LOG)), {"spec": {"replicas": 3}}),
     # Even to the same: the patch may have been meant for the old state.
     (BOTH, deployment(2, replicas=2, **template(app(image="1"), LOG)), {"spec": {"replicas": 2}}),
@@ -126,14 +126,14 @@ OVERLAPPING: list[tuple[tuple[str, ...], Object, Object]] = [
 ]  # fmt: skip
 
 
-def _stamped(patch: Object, version: str) -> Object:
+def _stamped(patch: Json, version: str) -> Json:
     metadata = {**patch.get("metadata", {}), "resourceVersion": version}
     return {**patch, "metadata": metadata}
 
 
 @pytest.mark.parametrize(("content_types", "theirs", "patch"), DISJOINT)
 def test_a_patch_of_something_else(
-    content_types: tuple[str, ...], theirs: Object, patch: Object
+    content_types: tuple[str, ...], theirs: Json, patch: Json
 ) -> None:
     stamped = _stamped(patch, "1")
     before = copy.deepcopy(stamped)
@@ -144,7 +144,7 @@ def test_a_patch_of_something_else(
 
 
 @pytest.mark.parametrize(("content_types", "theirs", "patch"), OVERLAPPING)
-def test_a_patch_of_the_same(content_types: tuple[str, ...], theirs: Object, patch: Object) -> None:
+def test_a_patch_of_the_same(content_types: tuple[str, ...], theirs: Json, patch: Json) -> None:
     for content_type in content_types:
         with pytest.raises(OverlapError) as caught:
             retarget_patch(content_type, _stamped(patch, "1"), TWO, theirs)

@@ -25,14 +25,13 @@ from proxy.cache.expectations import Expectation, Expectations
 from proxy.cache.lag import Lag, Write
 from proxy.cache.proofs import Proofs
 from proxy.cache.prover import Prover
-from proxy.cache.reflector import Reflector, Source
+from proxy.cache.reflector import Reflector, Source, Witness
 from proxy.cache.scope import Scope
 from proxy.cache.signal import Signal
 from proxy.cache.store import Store
 from proxy.cache.supervisor import Supervisor
 from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType, Form, UnknownLayoutError
-from proxy.forms.objects import Object
 from proxy.kube.resources import collection_key
 
 log = logging.getLogger(__name__)
@@ -112,9 +111,15 @@ class Informer:
         return self.view.store.version if self.view else 0
 
     @property
-    def newest(self) -> Object | None:
-        """The object of the highest version that it holds; None if that is not known."""
-        return self.view.store.newest if self.view else None
+    def witness(self) -> Witness | None:
+        """What changed last of what it holds; None if that is not known."""
+        if self.view is None:
+            return None
+        for event in self.view.history.newest(1):
+            version = 0 if event.type is EventType.DELETED else event.version
+            return Witness(event.object.key, version)
+        newest = self.view.store.newest
+        return Witness(newest.key, newest.version) if newest else None
 
     @property
     def staleness(self) -> float:
@@ -315,19 +320,25 @@ class Informer:
             self.view.history.version_of(expected.key, expected.version) is not None
         )
 
-    def contradicts(self, expected: Expectation, write: Write) -> bool:
-        """Tell whether a write's answer is of another history than the one held: etcd was restored.
+    def contradicts(self, expected: Expectation, write: Write | None) -> bool:
+        """Tell whether an answer is of another history than the one held: etcd was restored.
 
-        A version that was given out after a higher one had been seen. A write that changes nothing
-        answers with an old one too, which is the one that was held.
+        It shows an object at a version that was passed without seeing it, or that was given out
+        after a higher one had been seen. A write that changes nothing answers with an old version
+        too, which is the one that was held.
         """
-        if self.view is None or write.version > self.version:
+        if self.view is None or not 0 < expected.version <= self.version:
+            return False
+        now = self.view.store.get(expected.key)
+        if now is not None and now.version < expected.version:
+            return True
+        if write is None:
             return False
         history = self.view.history
         later = history.after(write.version)
         if later is None or later.seen >= write.sent:
             return False
-        held = history.before(write.sent, expected.key, self.view.store.get(expected.key))
+        held = history.before(write.sent, expected.key, now)
         return held is None or held.version != write.version
 
     def _has_deleted(self, expected: Expectation) -> bool:

@@ -144,7 +144,7 @@ class Informers:
         """Let the informers that hold an object or a collection expect what happened to it."""
         for informer in self.of(resource):
             if not informer.scope.namespace or expected.concerns(informer.key, expected.client):
-                if write is not None and informer.contradicts(expected, write):
+                if informer.contradicts(expected, write):
                     informer.drop(Ending.REWOUND)
                     self._rerun(informer, Trigger.REWOUND)
                 informer.acknowledge(expected, write)

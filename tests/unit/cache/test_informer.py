@@ -450,6 +450,7 @@ async def test_a_version_that_should_be_held_and_is_not_takes_a_proof(kept: Kept
         ("a/x", 20, 1002.0, False),
         ("a/y", 3, 1002.0, False),  # it has changed nothing
         ("a/x", 5, 1000.5, False),
+        ("a/y", 7, 1000.5, True),  # it would have been seen on the way to 8
     ],
 )
 def test_a_version_given_out_after_a_higher_one_is_of_another_history(

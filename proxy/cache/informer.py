@@ -43,6 +43,10 @@ after which a watch is given up (65 s), and time to reconnect."""
 RECENT = 256
 """Events among which a deletion is looked for that has just been acknowledged."""
 
+FAILING = 10.0
+"""Seconds of attempts that fail, after which an informer counts as stalled, whatever it's told
+between them: a watch that is refused is as bad as a silent one."""
+
 NEWS = 2
 """Attempts in a row that have failed when the log tells of it."""
 
@@ -81,7 +85,7 @@ class Informer:
         self.expectations = Expectations()
         self.lag = Lag()
         self.reflector = Reflector(
-            source, self, Backoff(clock=clock), clock=clock, sleep=self._pause
+            source, self, Backoff(clock=clock), clock=clock, sleep=self.pause
         )
         self.prover = Prover(source, self, (supervisor or Supervisor()).spawn, clock)
         self.last_used = clock()
@@ -90,6 +94,7 @@ class Informer:
         self._suspected = False
         self._refusal = ""
         self._failures = 0
+        self._failing = 0.0  # since when, if they are any
 
     def __repr__(self) -> str:
         state = f"at {self.version}" if self.view else "unsynced"
@@ -133,8 +138,11 @@ class Informer:
 
     @property
     def is_stalled(self) -> bool:
-        """Tell whether the API server gives no sign: it has been silent, or leaves probes alone."""
-        return self._suspected or self._clock() - self._heard >= STALLED
+        """Tell whether no news come: the API server is silent, fails, or leaves probes alone."""
+        now = self._clock()
+        silent = now - self._heard >= STALLED
+        failing = self._failures >= NEWS and now - self._failing >= FAILING
+        return self._suspected or silent or failing
 
     @property
     def is_ready(self) -> bool:
@@ -233,18 +241,20 @@ class Informer:
         store.version = max(store.version, version)
         self._tell()
 
-    async def _pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Rest after an attempt that failed.
 
         One alone is a connection that broke, and no news; of more in a row the log tells once.
         """
         self._failures += 1
+        if self._failures == 1:
+            self._failing = self._clock()
         if self._failures == NEWS:
             log.warning("informer %s fails, and tries on: %s", self.scope, self.last_error)
         await asyncio.sleep(seconds)
 
     def contact(self) -> None:
-        """Note that the API server answers; a resource without bookmarks may be silent for long."""
+        """Note that a watch is accepted; a resource without bookmarks may be silent for long."""
         self._hear()
         self._work()
 
@@ -276,8 +286,8 @@ class Informer:
 
     def reconnect(self, why: str) -> None:
         """Open another watch in place of one that doesn't bring what it should."""
-        log.warning("informer %s: %s", self.scope, why)
-        self.reflector.interrupt()
+        if self.reflector.interrupt():
+            log.warning("informer %s: %s", self.scope, why)
 
     def learn(self, version: int, moment: float) -> None:
         """Note that the API server had *version* when it was asked at *moment*."""

@@ -21,6 +21,9 @@ from proxy.kube.resources import Resource, storage_of
 MAX_NAMESPACES = 4
 """Namespaced informers of a resource at the most; one more earns the whole resource."""
 
+LEFT = 256
+"""Changes that an informer leaves to others when it goes, which may have them still to come."""
+
 REFUSED_PAUSE = 60.0
 """Seconds until a scope that the API server refused is tried again."""
 
@@ -247,8 +250,8 @@ class Informers:
         """Drop what an informer holds; what it has shown, others of the same objects must hold."""
         view = informer.view
         informer.drop(Ending.STOPPED)
-        if view is not None:
-            shown = Expectation(informer.key, self._clock(), version=view.store.changed)
+        for event in view.history.newest(LEFT) if view else ():
+            shown = Expectation(event.object.key, self._clock(), version=event.version)
             for other in self.of(informer.scope.resource):
                 if other is not informer and shown.concerns(other.key, ""):
                     other.acknowledge(shown)

@@ -214,6 +214,8 @@ class Prover:
                 self._refused(error)
         else:
             self.is_away = False
+            if self._retry is not None:
+                self._retry.cancel()
             self._succeed(sent, version, held)
         finally:
             self._probe = None

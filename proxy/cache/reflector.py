@@ -62,7 +62,10 @@ class Source(Protocol):
         """Get a consistent list of one object, which is empty if that doesn't exist."""
 
     def watch(self, version: int | None) -> Lines:
-        """Watch from *version*; None asks for a WatchList: all objects first, then a bookmark."""
+        """Watch from *version*; None asks for a WatchList: all objects first, then a bookmark.
+
+        The first batch is empty, and says that the watch is accepted.
+        """
 
     def barrier(self, version: int) -> Lines:
         """Watch from *version* for three seconds, with a bookmark after one of them."""
@@ -245,10 +248,12 @@ class Reflector:
         self._listening: asyncio.Timeout | None = None
         self.is_listing = False
 
-    def interrupt(self) -> None:
-        """Take the watch for dead now, and open another one."""
-        if self._listening is not None:
-            self._listening.reschedule(asyncio.get_running_loop().time())
+    def interrupt(self) -> bool:
+        """Take the watch for dead now, and open another one; False where none is open."""
+        if self._listening is None or self._listening.expired():
+            return False
+        self._listening.reschedule(asyncio.get_running_loop().time())
+        return True
 
     async def run(self, reason: Trigger = Trigger.START) -> None:
         """List, watch, and go on for ever; *reason* is that of the first list."""
@@ -335,7 +340,6 @@ class Reflector:
                 await self._sleep(self._backoff.next())
             if state.lasted < EARLY and form.is_custom:
                 return Unsynced(Trigger.ENDED)  # maybe of that shape since before it took effect
-        self._sink.contact()
         self.restarts[state.reason] += 1
         return self._streaming(state.form)
 
@@ -355,6 +359,8 @@ class Reflector:
             there = form.decode_page(await self._source.list_object(witness.key)).objects
         except BadRequest:  # an API that knows no field selectors
             return None
+        if there and there[0].key != witness.key:  # nor does this, which doesn't say so
+            return None
         if there:
             return Trigger.REWOUND if witness.version != there[0].version <= held else None
         return Trigger.DOUBTED if witness.version else None
@@ -366,6 +372,8 @@ class Reflector:
         """Apply the next batch of events."""
         lines = await self._next(state.stream)
         if lines is not None:
+            if not lines:
+                self._sink.contact()  # the watch is accepted
             self._deliver(_decode(state.form, lines))
             return state
         return Disconnected(state.form, Trigger.ENDED, self._clock() - state.since)

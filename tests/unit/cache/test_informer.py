@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.cache.expectations import Expectation
-from proxy.cache.informer import MANY, STALLED, Informer
+from proxy.cache.informer import FAILING, MANY, STALLED, Informer
 from proxy.cache.lag import Write
 from proxy.cache.scope import Scope
 from proxy.cache.store import Store
@@ -322,6 +322,18 @@ def test_staleness_and_readiness(
         assert kept.informer.is_ready is ready
 
     asyncio.run(wait())
+
+
+@played
+async def test_a_watch_that_is_refused_stalls_it_though_probes_are_answered(kept: Kept) -> None:
+    await kept.relist(10)
+    for _ in range(3):
+        await kept.informer.pause(0)
+        kept.clock.advance(FAILING / 2)
+        kept.informer.learn(12, kept.clock())
+    assert kept.informer.is_stalled
+    kept.informer.contact()
+    assert kept.informer.is_ready
 
 
 @played

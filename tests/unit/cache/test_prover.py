@@ -215,7 +215,12 @@ async def test_proofs_ahead_of_time_are_paced(story: Story) -> None:
 async def test_what_a_barrier_shows_and_the_watch_does_not_bring(story: Story) -> None:
     """Then the informer's own watch is stuck, and another one is opened."""
     reconnects: list[float] = []
-    story.informer.reflector.interrupt = lambda: reconnects.append(story.now())  # type: ignore[method-assign]
+
+    def interrupt() -> bool:
+        reconnects.append(story.now())
+        return True
+
+    story.informer.reflector.interrupt = interrupt  # type: ignore[method-assign]
     story.upstream.version = 12
     story.upstream.line = lambda: PODS.modified("x", version=11)
     story.prover.ask(story.clock())
@@ -340,7 +345,12 @@ async def test_one_whose_state_is_lost_meanwhile_is_asked_again(story: Story) ->
 async def test_a_version_below_the_one_held_is_no_proof(story: Story) -> None:
     """The API server was set back; its watch is looked into."""
     reconnects: list[float] = []
-    story.informer.reflector.interrupt = lambda: reconnects.append(story.now())  # type: ignore[method-assign]
+
+    def interrupt() -> bool:
+        reconnects.append(story.now())
+        return True
+
+    story.informer.reflector.interrupt = interrupt  # type: ignore[method-assign]
     story.upstream.version = 4
     story.prover.ask(story.clock())
     await asyncio.sleep(1)

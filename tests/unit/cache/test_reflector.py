@@ -178,7 +178,7 @@ def test_a_server_without_watch_list_is_paged_at_once(answer: Exception | None) 
     ]
     play = Play([answer], [LONG], pages=pages)
     assert play.asked == ["watchlist", "list", "list t1", "list t2", "watch 6", "version"]
-    assert play.told == ["replace [x@2 y@3] at 6", "contact"]
+    assert play.told == ["replace [x@2 y@3] at 6", "contact", "contact"]
     assert play.pauses == []
 
 
@@ -385,7 +385,8 @@ def test_versions_that_stand_still_or_go_on_do_not(version: int) -> None:
     assert "watch 5" in play.asked
 
 
-X3, GONE = Witness("x", 3), Witness("x", 0)
+[_X] = PODS.objects(item("x"))
+X3, GONE = Witness(_X.key, 3), Witness(_X.key, 0)
 
 
 @pytest.mark.parametrize(
@@ -397,6 +398,7 @@ X3, GONE = Witness("x", 3), Witness("x", 0)
         (X3, PODS.page(item("x", version=6), version=9), None, "contact"),
         (X3, PODS.page(version=9), Trigger.DOUBTED, "replace [y@8] at 9"),
         (X3, BadRequest("no field selectors"), None, "contact"),
+        (X3, PODS.page(item("y", version=2), version=9), None, "contact"),
         (GONE, PODS.page(version=9), None, "contact"),
         (GONE, PODS.page(item("x", version=6), version=9), None, "contact"),
         (GONE, PODS.page(item("x", version=3), version=9), Trigger.REWOUND, "REWOUND"),
@@ -407,7 +409,7 @@ def test_versions_that_went_back_and_were_overtaken_show_in_what_changed_last(
 ) -> None:
     watches: list[list[Step]] = [[LONG]] if reason is None else [[AGAIN, LONG]]
     play = Play([SYNCED, LONG], *watches, pages=[there], witness=witness, until=IndexError)
-    assert play.asked[:3] == ["watchlist", "version", "object x"]
+    assert play.asked[:3] == ["watchlist", "version", f"object {_X.key}"]
     assert play.told[1] == told
     assert reason is None or play.reflector.relists[reason] == 1
 

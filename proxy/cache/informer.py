@@ -25,14 +25,13 @@ from proxy.cache.expectations import Expectation, Expectations
 from proxy.cache.lag import Lag, Write
 from proxy.cache.proofs import Proofs
 from proxy.cache.prover import Prover
-from proxy.cache.reflector import Reflector, Source
+from proxy.cache.reflector import Reflector, Source, Witness
 from proxy.cache.scope import Scope
 from proxy.cache.signal import Signal
 from proxy.cache.store import Store
 from proxy.cache.supervisor import Supervisor
 from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType, Form, UnknownLayoutError
-from proxy.forms.objects import Object
 from proxy.kube.resources import collection_key
 
 log = logging.getLogger(__name__)
@@ -43,6 +42,10 @@ after which a watch is given up (65 s), and time to reconnect."""
 
 RECENT = 256
 """Events among which a deletion is looked for that has just been acknowledged."""
+
+FAILING = 10.0
+"""Seconds of attempts that fail, after which an informer counts as stalled, whatever it's told
+between them: a watch that is refused is as bad as a silent one."""
 
 NEWS = 2
 """Attempts in a row that have failed when the log tells of it."""
@@ -82,7 +85,7 @@ class Informer:
         self.expectations = Expectations()
         self.lag = Lag()
         self.reflector = Reflector(
-            source, self, Backoff(clock=clock), clock=clock, sleep=self._pause
+            source, self, Backoff(clock=clock), clock=clock, sleep=self.pause
         )
         self.prover = Prover(source, self, (supervisor or Supervisor()).spawn, clock)
         self.last_used = clock()
@@ -91,6 +94,7 @@ class Informer:
         self._suspected = False
         self._refusal = ""
         self._failures = 0
+        self._failing = 0.0  # since when, if they are any
 
     def __repr__(self) -> str:
         state = f"at {self.version}" if self.view else "unsynced"
@@ -112,9 +116,15 @@ class Informer:
         return self.view.store.version if self.view else 0
 
     @property
-    def newest(self) -> Object | None:
-        """The object of the highest version that it holds; None if that is not known."""
-        return self.view.store.newest if self.view else None
+    def witness(self) -> Witness | None:
+        """What changed last of what it holds; None if that is not known."""
+        if self.view is None:
+            return None
+        for event in self.view.history.newest(1):
+            version = 0 if event.type is EventType.DELETED else event.version
+            return Witness(event.object.key, version)
+        newest = self.view.store.newest
+        return Witness(newest.key, newest.version) if newest else None
 
     @property
     def staleness(self) -> float:
@@ -128,8 +138,11 @@ class Informer:
 
     @property
     def is_stalled(self) -> bool:
-        """Tell whether the API server gives no sign: it has been silent, or leaves probes alone."""
-        return self._suspected or self._clock() - self._heard >= STALLED
+        """Tell whether no news come: the API server is silent, fails, or leaves probes alone."""
+        now = self._clock()
+        silent = now - self._heard >= STALLED
+        failing = self._failures >= NEWS and now - self._failing >= FAILING
+        return self._suspected or silent or failing
 
     @property
     def is_ready(self) -> bool:
@@ -228,18 +241,20 @@ class Informer:
         store.version = max(store.version, version)
         self._tell()
 
-    async def _pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Rest after an attempt that failed.
 
         One alone is a connection that broke, and no news; of more in a row the log tells once.
         """
         self._failures += 1
+        if self._failures == 1:
+            self._failing = self._clock()
         if self._failures == NEWS:
             log.warning("informer %s fails, and tries on: %s", self.scope, self.last_error)
         await asyncio.sleep(seconds)
 
     def contact(self) -> None:
-        """Note that the API server answers; a resource without bookmarks may be silent for long."""
+        """Note that a watch is accepted; a resource without bookmarks may be silent for long."""
         self._hear()
         self._work()
 
@@ -271,8 +286,8 @@ class Informer:
 
     def reconnect(self, why: str) -> None:
         """Open another watch in place of one that doesn't bring what it should."""
-        log.warning("informer %s: %s", self.scope, why)
-        self.reflector.interrupt()
+        if self.reflector.interrupt():
+            log.warning("informer %s: %s", self.scope, why)
 
     def learn(self, version: int, moment: float) -> None:
         """Note that the API server had *version* when it was asked at *moment*."""
@@ -315,19 +330,25 @@ class Informer:
             self.view.history.version_of(expected.key, expected.version) is not None
         )
 
-    def contradicts(self, expected: Expectation, write: Write) -> bool:
-        """Tell whether a write's answer is of another history than the one held: etcd was restored.
+    def contradicts(self, expected: Expectation, write: Write | None) -> bool:
+        """Tell whether an answer is of another history than the one held: etcd was restored.
 
-        A version that was given out after a higher one had been seen. A write that changes nothing
-        answers with an old one too, which is the one that was held.
+        It shows an object at a version that was passed without seeing it, or that was given out
+        after a higher one had been seen. A write that changes nothing answers with an old version
+        too, which is the one that was held.
         """
-        if self.view is None or write.version > self.version:
+        if self.view is None or not 0 < expected.version <= self.version:
+            return False
+        now = self.view.store.get(expected.key)
+        if now is not None and now.version < expected.version:
+            return True
+        if write is None:
             return False
         history = self.view.history
         later = history.after(write.version)
         if later is None or later.seen >= write.sent:
             return False
-        held = history.before(write.sent, expected.key, self.view.store.get(expected.key))
+        held = history.before(write.sent, expected.key, now)
         return held is None or held.version != write.version
 
     def _has_deleted(self, expected: Expectation) -> bool:

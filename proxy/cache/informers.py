@@ -22,6 +22,9 @@ from proxy.kube.resources import Resource, storage_of
 MAX_NAMESPACES = 4
 """Namespaced informers of a resource at the most; one more earns the whole resource."""
 
+LEFT = 256
+"""Changes that an informer leaves to others when it goes, which may have them still to come."""
+
 REFUSED_PAUSE = 60.0
 """Seconds until a scope that the API server refused is tried again."""
 
@@ -146,7 +149,7 @@ class Informers:
         """Let the informers that hold an object or a collection expect what happened to it."""
         for informer in self.of(resource):
             if not informer.scope.namespace or expected.concerns(informer.key, expected.client):
-                if write is not None and informer.contradicts(expected, write):
+                if informer.contradicts(expected, write):
                     informer.drop(Ending.REWOUND)
                     self._rerun(informer, Trigger.REWOUND)
                 informer.acknowledge(expected, write)
@@ -254,8 +257,8 @@ class Informers:
         """Drop what an informer holds; what it has shown, others of the same objects must hold."""
         view = informer.view
         informer.drop(Ending.STOPPED)
-        if view is not None:
-            shown = Expectation(informer.key, self._clock(), version=view.store.changed)
+        for event in view.history.newest(LEFT) if view else ():
+            shown = Expectation(event.object.key, self._clock(), version=event.version)
             for other in self.of(informer.scope.resource):
                 if other is not informer and shown.concerns(other.key, ""):
                     other.acknowledge(shown)

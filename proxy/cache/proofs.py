@@ -22,8 +22,8 @@ class Proofs:
     """Moments, in seconds of the informer's clock, at which its state was the API server's.
 
     ``proven`` is good against etcd: a probe was sent then, and what it learnt is held. ``told`` is
-    the last sign of the informer's own watch, which shows the API server's watch cache only, and is
-    no later than the first mark that the informer is known not to have reached.
+    the last sign of the informer's own watch, which shows the API server's watch cache only; once a
+    mark is known that the informer hasn't reached, it goes no further than that.
     """
 
     def __init__(self, now: float) -> None:

@@ -214,6 +214,8 @@ class Prover:
                 self._refused(error)
         else:
             self.is_away = False
+            if self._retry is not None:
+                self._retry.cancel()
             self._succeed(sent, version, held)
         finally:
             self._probe = None
@@ -224,15 +226,18 @@ class Prover:
     def _refused(self, error: ApiError) -> None:
         """Tell of it, and try on: the open watch doesn't show what the proxy may do now."""
         self._informer.doubt(str(error))
-        if self._retry is not None:
-            self._retry.cancel()
-        self._retry = asyncio.get_running_loop().call_later(REFUSED_RETRY, self._try_again)
+        self._retry_in(REFUSED_RETRY)
 
     def _fail(self, error: str) -> None:
         self.counts["probe", "failed"] += 1
         self.is_away = True
         self._informer.suspect(error)
-        self._retry = asyncio.get_running_loop().call_later(RETRY, self._try_again)
+        self._retry_in(RETRY)
+
+    def _retry_in(self, seconds: float) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = asyncio.get_running_loop().call_later(seconds, self._try_again)
 
     def _try_again(self) -> None:
         if self._probe is None:
@@ -269,6 +274,7 @@ class Prover:
             return
         self._began = now
         self._barrier = self._spawn(self._watch(view), name="barrier")
+        self._barrier.add_done_callback(self._end_barrier)  # one may be cancelled unbegun
         loop = asyncio.get_running_loop()
         self._late = loop.call_later(BARRIER_PROBE, lambda: self.ask(now + BARRIER_PROBE))
 
@@ -294,12 +300,15 @@ class Prover:
             result = "failed"
             log.debug("barrier at %d: %s", start, error)
         finally:
-            self._barrier = None
-            await stream.aclose()
             self.counts["barrier", result] += 1
-        self._informer.signal.ring()
+            await stream.aclose()
         if result == "proven" and self._renewed > self._began:  # the next round's, if it's in time
             self._open_barrier(self._clock())
+
+    def _end_barrier(self, ended: asyncio.Task[None]) -> None:
+        if self._barrier is ended:
+            self._barrier = None
+        self._informer.signal.ring()
 
     def _is_followed(self, view: View) -> bool:
         """Tell whether the state goes on; a list that has begun will be older than the barrier."""

@@ -16,7 +16,6 @@ from proxy.cache.backoff import Backoff
 from proxy.cache.store import Store
 from proxy.cache.view import Ending
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Form, UnknownLayoutError
-from proxy.forms.objects import Object
 from proxy.kube.errors import (
     ApiError,
     BadRequest,
@@ -64,10 +63,20 @@ class Source(Protocol):
         """Get a consistent list of one object, which is empty if that doesn't exist."""
 
     def watch(self, version: int | None) -> Lines:
-        """Watch from *version*; None asks for a WatchList: all objects first, then a bookmark."""
+        """Watch from *version*; None asks for a WatchList: all objects first, then a bookmark.
+
+        The first batch is empty, and says that the watch is accepted.
+        """
 
     def barrier(self, version: int) -> Lines:
         """Watch from *version* for three seconds, with a bookmark after one of them."""
+
+
+class Witness(NamedTuple):
+    """What changed last: the object of a *key* is at *version*, or with 0 gone."""
+
+    key: str
+    version: int
 
 
 class Sink(Protocol):
@@ -78,8 +87,8 @@ class Sink(Protocol):
         """resourceVersion of the state held."""
 
     @property
-    def newest(self) -> Object | None:
-        """The object of the highest version in it; None if that is not known."""
+    def witness(self) -> Witness | None:
+        """What changed last of it; None if that is not known."""
 
     async def replace(self, form: Form, store: Store, version: int, asked: float) -> None:
         """Take over a complete state, gathered in a store of its own; it was *asked* for then."""
@@ -240,10 +249,12 @@ class Reflector:
         self._listening: asyncio.Timeout | None = None
         self.is_listing = False
 
-    def interrupt(self) -> None:
-        """Take the watch for dead now, and open another one."""
-        if self._listening is not None:
-            self._listening.reschedule(asyncio.get_running_loop().time())
+    def interrupt(self) -> bool:
+        """Take the watch for dead now, and open another one; False where none is open."""
+        if self._listening is None or self._listening.expired():
+            return False
+        self._listening.reschedule(asyncio.get_running_loop().time())
+        return True
 
     async def run(self, reason: Trigger = Trigger.START) -> None:
         """List, watch, and go on for ever; *reason* is that of the first list."""
@@ -330,7 +341,6 @@ class Reflector:
                 await self._sleep(self._backoff.next())
             if state.lasted < EARLY and form.is_custom:
                 return Unsynced(Trigger.ENDED)  # maybe of that shape since before it took effect
-        self._sink.contact()
         self.restarts[state.reason] += 1
         return self._streaming(state.form)
 
@@ -338,21 +348,23 @@ class Reflector:
         """Look for signs that the API server's history isn't the one whose state is held.
 
         A watch from a version that a restored server never had is silent for ever, and one from a
-        version that it has reached again leaves out what was lost. Then the newest object held
-        isn't there as it is held; where it's gone, that may be a deletion as well.
+        version that it has reached again leaves out what was lost. Then what changed last isn't
+        there as it is held; an object that is gone may have been deleted as well.
         """
-        held, newest = self._sink.version, self._sink.newest  # a barrier may raise it meanwhile
+        held, witness = self._sink.version, self._sink.witness  # a barrier may raise it meanwhile
         if await self._source.current_version() < held:
             return Trigger.REWOUND
-        if newest is None:
+        if witness is None:
             return None
         try:
-            there = form.decode_page(await self._source.list_object(newest.key)).objects
+            there = form.decode_page(await self._source.list_object(witness.key)).objects
         except BadRequest:  # an API that knows no field selectors
             return None
-        if not there:
-            return Trigger.DOUBTED
-        return Trigger.REWOUND if newest.version != there[0].version <= held else None
+        if there and there[0].key != witness.key:  # nor does this, which doesn't say so
+            return None
+        if there:
+            return Trigger.REWOUND if witness.version != there[0].version <= held else None
+        return Trigger.DOUBTED if witness.version else None
 
     def _streaming(self, form: Form) -> Streaming:
         return Streaming(self._source.watch(self._sink.version), form, self._clock())
@@ -361,6 +373,8 @@ class Reflector:
         """Apply the next batch of events."""
         lines = await self._next(state.stream)
         if lines is not None:
+            if not lines:
+                self._sink.contact()  # the watch is accepted
             self._deliver(_decode(state.form, lines))
             return state
         return Disconnected(state.form, Trigger.ENDED, self._clock() - state.since)

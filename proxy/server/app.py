@@ -126,7 +126,7 @@ class ReadApp:
             case Stream():
                 await self._stream(outcome, exchange)
             case Reason():
-                if request.only_if_cached and outcome is not Reason.METHOD:
+                if request.only_if_cached and request.method not in WRITES:
                     raise Timeout(f"no cached answer: {outcome.detail}")
                 exchange.source = "write" if request.method in WRITES else "live"
                 await self._forwarder.forward(request, outcome, exchange)

@@ -6,7 +6,8 @@ Nothing is decompressed, redirected or retried here, and library errors leave as
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from math import inf
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -26,6 +27,9 @@ connections that two cores begin at once, the last are made after more than 5.""
 SILENCE = 3.0
 """Seconds without any answer after which the API server counts as silent. Then a connection has no
 more than these: who waits for one is better told, and the first answer ends it."""
+
+FORGET = 60.0
+"""Seconds after which a failure says no more about how the API server is now."""
 
 READ_TIMEOUT = 65.0
 """Seconds without a byte of an answer. The API server ends ordinary requests after 60 s
@@ -73,6 +77,50 @@ class _Connector(aiohttp.TCPConnector):
         return await self._wrap_existing_connection(*args, host=host, port=port, **kwargs)
 
 
+class Silence:
+    """Since when the API server leaves unanswered whatever it's asked.
+
+    A request that its client gives up says nothing; one that has failed does, for FORGET seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._open = 0
+        self._since = inf
+        self._failed = -inf
+
+    @property
+    def seconds(self) -> float:
+        """For how long; 0 while nothing is asked, and nothing has failed lately."""
+        return max(self._clock() - self._since, 0.0) if self._counts else 0.0
+
+    @property
+    def _counts(self) -> bool:
+        return self._open > 0 or self._clock() - self._failed < FORGET
+
+    @contextmanager
+    def asked(self) -> Iterator[Callable[[], None]]:
+        """Note a request; what it yields is called when that is answered."""
+        self._since = min(self._since, self._clock()) if self._counts else self._clock()
+        self._open += 1
+        waiting = ExitStack()
+        waiting.callback(self._end)
+
+        def answered() -> None:
+            waiting.close()
+            self._since, self._failed = inf, -inf
+
+        with waiting:
+            try:
+                yield answered
+            except (TimeoutError, aiohttp.ClientError, OSError):
+                self._failed = self._clock()
+                raise
+
+    def _end(self) -> None:
+        self._open -= 1
+
+
 class Client:
     """Sends requests to one API server; ``close`` ends its connections."""
 
@@ -80,8 +128,7 @@ class Client:
         self, credentials: Credentials, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.credentials = credentials
-        self._clock = clock
-        self._unanswered: float | None = None  # since when something is, and nothing was answered
+        self._silence = Silence(clock)
         self._session = aiohttp.ClientSession(
             connector=_Connector(limit=0, keepalive_timeout=KEEPALIVE),
             auto_decompress=False,
@@ -98,9 +145,7 @@ class Client:
     @property
     def connect_timeout(self) -> float:
         """Seconds that a connection may take now."""
-        since = self._unanswered
-        silent = since is not None and self._clock() - since >= SILENCE
-        return SILENCE if silent else CONNECT_TIMEOUT
+        return SILENCE if self._silence.seconds >= SILENCE else CONNECT_TIMEOUT
 
     async def close(self) -> None:
         """Close all connections."""
@@ -133,9 +178,7 @@ class Client:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=self.connect_timeout, sock_read=read_timeout
         )
-        if self._unanswered is None:
-            self._unanswered = self._clock()
-        with _translated(method):
+        with _translated(method), self._silence.asked() as answered:
             async with self._session.request(
                 method,
                 URL(self.credentials.server + target, encoded=True),
@@ -147,7 +190,7 @@ class Client:
                 server_hostname=self.credentials.server_hostname,
                 proxy=self.credentials.proxy,
             ) as response:
-                self._unanswered = None
+                answered()
                 yield Response(response.status, response.raw_headers, response.content.iter_any())
 
     async def get(self, target: str, accept: str = JSON) -> bytes:

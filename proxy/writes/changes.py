@@ -69,13 +69,11 @@ _DEEPEST = 64
 """Elements of a path below which values are compared whole; Pods have no more than 12."""
 
 
-def changes(base: Json, other: Json) -> list[Change]:
-    """Compare two states of an object: the smallest paths that differ, in *other*'s order."""
-    return list(each_change(base, other))
-
-
 def each_change(base: Json, other: Json) -> Iterator[Change]:
-    """``changes``, one by one: no more is compared than is asked for."""
+    """Compare two states of an object: the smallest paths that differ, in *other*'s order.
+
+    One by one: no more is compared than is asked for.
+    """
     return _compare((), base, other, schema_of(base, other)) if base or other else iter(())
 
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
 from proxy.cache.expectations import Expectation
@@ -187,7 +187,7 @@ class Conflicts:
         has_status = await self._has_status(attempt, states.base)
         body = await self._compare(attempt, states, merged_body, has_status)
         headers = framed(attempt.headers, body)
-        async with send(attempt.request, headers, whole(body)) as written:
+        async with self._counting_failure(), send(attempt.request, headers, whole(body)) as written:
             answer, _ = await read_whole(written.chunks, MAX_ANSWER)
             if written.status == 409:
                 raise NotMergedError("lost")
@@ -195,6 +195,15 @@ class Conflicts:
                 raise NotMergedError("failed")
             self.merges["merged" if written.status < 300 else "failed"] += 1
             return written._replace(chunks=whole(answer))
+
+    @asynccontextmanager
+    async def _counting_failure(self) -> AsyncIterator[None]:
+        """Count a merge that gets no answer, as one that may have happened."""
+        try:
+            yield
+        except ApiError:
+            self.merges["failed"] += 1
+            raise
 
 
 def _explain(attempt: Attempt, states: States | None, overlap: OverlapError | None) -> list[Cause]:

@@ -55,17 +55,18 @@ async def awaited_states(
 ) -> States | None:
     """Take the states from an informer that may need a moment, else from the API server.
 
-    None if they can't be had soon: a conflict isn't held up for long.
+    What can't be had soon is left out: a conflict isn't held up for long.
     """
+    states = None
     try:
         async with asyncio.timeout(PATIENCE):
             if informer is None or (states := await _arriving(attempt, informer)) is None:
                 return await live_states(client, attempt, informer)
             if states.base is None:
                 return States(await _listed(client, attempt), states.theirs)
-            return states
     except TimeoutError:
-        return None
+        pass
+    return states
 
 
 async def _arriving(attempt: Attempt, informer: Informer) -> States | None:

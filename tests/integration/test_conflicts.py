@@ -54,6 +54,7 @@ def test_conflicts_of_names_that_messages_quote(apiserver: ApiServer, proxy: Pro
         theirs, ours = (
             ask(server, "PUT", path, body=old) for server in (apiserver.server, proxy.read)
         )
+        ask(apiserver.server, "DELETE", path).ok()  # others try the same names
         assert cache_status(ours).hit is (name != "\ufffd")
         plain = ours.json()
         assert plain["details"].pop("causes")

@@ -61,6 +61,10 @@ class ScriptedSource:
         self.asked.append("version")
         return result(self._versions.pop(0)) if self._versions else 10**9
 
+    def _accepts(self) -> bool:
+        """Tell whether a watch begins: one whose script is but a failure is refused."""
+        return not (len(self._watches[0]) == 1 and isinstance(self._watches[0][0], Exception))
+
     async def list_object(self, key: str) -> bytes:
         self.asked.append(f"object {key}")
         return result(self._pages.pop(0))
@@ -70,10 +74,14 @@ class ScriptedSource:
 
     async def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
         if not self._watches:
+            if version is not None:
+                yield []
             raise ScriptEndError
         self.asked.append("watchlist" if version is None else f"watch {version}")
         self.open += 1
         try:
+            if version is not None and self._accepts():
+                yield []
             for step in self._watches.pop(0):
                 if isinstance(step, float):
                     self._clock.advance(step)

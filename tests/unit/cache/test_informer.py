@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.cache.expectations import Expectation
-from proxy.cache.informer import MANY, STALLED, Informer
+from proxy.cache.informer import FAILING, MANY, STALLED, Informer
 from proxy.cache.lag import Write
 from proxy.cache.scope import Scope
 from proxy.cache.store import Store
@@ -325,6 +325,18 @@ def test_staleness_and_readiness(
 
 
 @played
+async def test_a_watch_that_is_refused_stalls_it_though_probes_are_answered(kept: Kept) -> None:
+    await kept.relist(10)
+    for _ in range(3):
+        await kept.informer.pause(0)
+        kept.clock.advance(FAILING / 2)
+        kept.informer.learn(12, kept.clock())
+    assert kept.informer.is_stalled
+    kept.informer.contact()
+    assert kept.informer.is_ready
+
+
+@played
 async def test_a_relist_proves_it_and_a_stalled_one_recovers(kept: Kept) -> None:
     await kept.relist(10)
     kept.clock.advance(10 * STALLED)
@@ -450,6 +462,7 @@ async def test_a_version_that_should_be_held_and_is_not_takes_a_proof(kept: Kept
         ("a/x", 20, 1002.0, False),
         ("a/y", 3, 1002.0, False),  # it has changed nothing
         ("a/x", 5, 1000.5, False),
+        ("a/y", 7, 1000.5, True),  # it would have been seen on the way to 8
     ],
 )
 def test_a_version_given_out_after_a_higher_one_is_of_another_history(

@@ -553,10 +553,14 @@ async def test_what_is_stopped_leaves_what_it_has_shown_to_the_others(registry: 
     whole, parts = registry.found(), [each for each in registry.informers if each.scope.namespace]
     assert [each.key for each in parts] == ["a/", "b/"]
     assert whole.view is not None
-    whole.view.store.changed = 14
+    for version, namespace in ((12, "a"), (14, "c")):
+        event = PODS_WIRE.event(EventType.MODIFIED, item("x", namespace, version=version))
+        change = PODS_WIRE.form().decode_event(event)
+        assert isinstance(change, Change)
+        whole.apply(change)
     registry.informers.stop_informer(whole)
-    for each in parts:
-        assert [expected.version for expected in each.expectations.of(each.key, "any")] == [14]
+    expected = [[each.version for each in part.expectations.of(part.key, "any")] for part in parts]
+    assert expected == [[12], []]
 
 
 @with_registry(Policy())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from functools import partial
 
 import pytest
 
@@ -214,7 +215,12 @@ async def test_proofs_ahead_of_time_are_paced(story: Story) -> None:
 async def test_what_a_barrier_shows_and_the_watch_does_not_bring(story: Story) -> None:
     """Then the informer's own watch is stuck, and another one is opened."""
     reconnects: list[float] = []
-    story.informer.reflector.interrupt = lambda: reconnects.append(story.now())  # type: ignore[method-assign]
+
+    def interrupt() -> bool:
+        reconnects.append(story.now())
+        return True
+
+    story.informer.reflector.interrupt = interrupt  # type: ignore[method-assign]
     story.upstream.version = 12
     story.upstream.line = lambda: PODS.modified("x", version=11)
     story.prover.ask(story.clock())
@@ -339,7 +345,12 @@ async def test_one_whose_state_is_lost_meanwhile_is_asked_again(story: Story) ->
 async def test_a_version_below_the_one_held_is_no_proof(story: Story) -> None:
     """The API server was set back; its watch is looked into."""
     reconnects: list[float] = []
-    story.informer.reflector.interrupt = lambda: reconnects.append(story.now())  # type: ignore[method-assign]
+
+    def interrupt() -> bool:
+        reconnects.append(story.now())
+        return True
+
+    story.informer.reflector.interrupt = interrupt  # type: ignore[method-assign]
     story.upstream.version = 4
     story.prover.ask(story.clock())
     await asyncio.sleep(1)
@@ -384,3 +395,48 @@ async def test_patience(story: Story) -> None:
     late = moment + BARRIER_PROBE - 0.1
     assert story.prover.patience(late) > 0 or story.clock() < 1000.0 + BARRIER_DUE - EVENT_WAIT
     assert story.prover.patience(story.clock()) <= 0
+
+
+@told
+async def test_a_round_that_ends_before_it_has_begun_is_over(story: Story) -> None:
+    """A probe's answer proves, in the same turn of the loop in which a bookmark opens a round."""
+    answers = asyncio.Event()
+    story.upstream.version = 12
+    story.prover.ask(story.clock())
+    story.upstream.barrier = partial(_answered_with, story.upstream, answers)  # type: ignore[method-assign]
+    await asyncio.sleep(2 * ROUND_TRIP)
+    story.upstream.current_version = partial(_version_with, story.upstream, answers)  # type: ignore[method-assign]
+    await asyncio.sleep(BARRIER_PROBE + 0.1)
+    story.prover.refresh()
+    answers.set()
+    for _ in range(50):
+        story.upstream.version += 1
+        story.prover.refresh()
+        await asyncio.sleep(0.1)
+    assert story.proven() > story.now() - 2
+
+
+async def _answered_with(
+    upstream: Upstream, answers: asyncio.Event, version: int
+) -> AsyncGenerator[Sequence[bytes], None]:
+    yield []
+    await answers.wait()
+    yield [PODS.bookmark(upstream.version)]
+
+
+async def _version_with(upstream: Upstream, answers: asyncio.Event) -> int:
+    version = upstream.version
+    await answers.wait()
+    return version
+
+
+@told
+async def test_after_its_end_nothing_is_sent(story: Story) -> None:
+    for failure, seconds in ((Forbidden("no"), RETRY + 1), (AWAY, 0.1)):
+        story.upstream.failure = failure
+        story.prover.ask(story.clock())
+        await asyncio.sleep(seconds)
+    story.prover.close()
+    probes = len(story.upstream.probes)
+    await asyncio.sleep(10 * REFUSED_RETRY)
+    assert len(story.upstream.probes) == probes

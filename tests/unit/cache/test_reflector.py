@@ -18,12 +18,12 @@ from proxy.cache.reflector import (
     Syncing,
     Trigger,
     Unsynced,
+    Witness,
     after_failure,
 )
 from proxy.cache.store import Store
 from proxy.cache.view import Ending
 from proxy.forms.form import Change, Form, UnknownLayoutError
-from proxy.forms.objects import Object
 from proxy.kube.errors import (
     BadRequest,
     Expired,
@@ -38,18 +38,18 @@ from proxy.kube.errors import (
     Unauthorized,
 )
 from proxy.kube.selectable import declared_field
-from tests.unit.builders import PODS, WIDGETS, Clock, Wire, error_line, item, stored
+from tests.unit.builders import PODS, WIDGETS, Clock, Wire, error_line, item
 from tests.unit.cache.sources import ScriptedSource, ScriptEndError, Step
 
 
 class RecordingSink:
     """Notes what it's told, and holds the reflector to the order of versions."""
 
-    def __init__(self, newest: Object | None = None) -> None:
+    def __init__(self, witness: Witness | None = None) -> None:
         self.version = 0
         self.told: list[str] = []
         self.objects: dict[str, int] = {}
-        self.newest = newest
+        self.witness = witness
 
     async def replace(self, form: Form, store: Store, version: int, asked: float) -> None:
         self.objects = {found.name: found.version for found in store.snapshot()}
@@ -88,12 +88,12 @@ class Play:
         pages: Sequence[bytes | Exception] = (),
         forms: Sequence[Form | Exception] = (),
         versions: Sequence[int | Exception] = (),
-        newest: Object | None = None,
+        witness: Witness | None = None,
         until: type[Exception] = ScriptEndError,
     ) -> None:
         self.clock = Clock()
         self.pauses: list[float] = []
-        self.sink = RecordingSink(newest)
+        self.sink = RecordingSink(witness)
         self.source = ScriptedSource(
             self.clock, watches, pages=pages, forms=forms, versions=versions
         )
@@ -178,7 +178,7 @@ def test_a_server_without_watch_list_is_paged_at_once(answer: Exception | None) 
     ]
     play = Play([answer], [LONG], pages=pages)
     assert play.asked == ["watchlist", "list", "list t1", "list t2", "watch 6", "version"]
-    assert play.told == ["replace [x@2 y@3] at 6", "contact"]
+    assert play.told == ["replace [x@2 y@3] at 6", "contact", "contact"]
     assert play.pauses == []
 
 
@@ -385,24 +385,31 @@ def test_versions_that_stand_still_or_go_on_do_not(version: int) -> None:
     assert "watch 5" in play.asked
 
 
+[_X] = PODS.objects(item("x"))
+X3, GONE = Witness(_X.key, 3), Witness(_X.key, 0)
+
+
 @pytest.mark.parametrize(
-    ("there", "reason", "told"),
+    ("witness", "there", "reason", "told"),
     [
-        (PODS.page(item("x", version=3), version=9), None, "contact"),
-        (PODS.page(item("x", version=2), version=9), Trigger.REWOUND, "REWOUND"),
-        (PODS.page(item("x", version=4), version=9), Trigger.REWOUND, "REWOUND"),
-        (PODS.page(item("x", version=6), version=9), None, "contact"),
-        (PODS.page(version=9), Trigger.DOUBTED, "replace [y@8] at 9"),
-        (BadRequest("no field selectors"), None, "contact"),
+        (X3, PODS.page(item("x", version=3), version=9), None, "contact"),
+        (X3, PODS.page(item("x", version=2), version=9), Trigger.REWOUND, "REWOUND"),
+        (X3, PODS.page(item("x", version=4), version=9), Trigger.REWOUND, "REWOUND"),
+        (X3, PODS.page(item("x", version=6), version=9), None, "contact"),
+        (X3, PODS.page(version=9), Trigger.DOUBTED, "replace [y@8] at 9"),
+        (X3, BadRequest("no field selectors"), None, "contact"),
+        (X3, PODS.page(item("y", version=2), version=9), None, "contact"),
+        (GONE, PODS.page(version=9), None, "contact"),
+        (GONE, PODS.page(item("x", version=6), version=9), None, "contact"),
+        (GONE, PODS.page(item("x", version=3), version=9), Trigger.REWOUND, "REWOUND"),
     ],
-    ids=["as-held", "older", "never-seen", "newer", "gone", "unknown"],
 )
-def test_versions_that_went_back_and_were_overtaken_show_in_the_newest_object(
-    there: bytes | Exception, reason: Trigger | None, told: str
+def test_versions_that_went_back_and_were_overtaken_show_in_what_changed_last(
+    witness: Witness, there: bytes | Exception, reason: Trigger | None, told: str
 ) -> None:
     watches: list[list[Step]] = [[LONG]] if reason is None else [[AGAIN, LONG]]
-    play = Play([SYNCED, LONG], *watches, pages=[there], newest=stored("x", 3), until=IndexError)
-    assert play.asked[:3] == ["watchlist", "version", "object x"]
+    play = Play([SYNCED, LONG], *watches, pages=[there], witness=witness, until=IndexError)
+    assert play.asked[:3] == ["watchlist", "version", f"object {_X.key}"]
     assert play.told[1] == told
     assert reason is None or play.reflector.relists[reason] == 1
 

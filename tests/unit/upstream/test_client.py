@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import pytest
 
 from proxy.kube.errors import ApiError, Expired, RequestTimeout, ServiceUnavailable, Timeout
-from proxy.upstream.client import BATCH, CONNECT_TIMEOUT, SILENCE, Client
+from proxy.upstream.client import BATCH, CONNECT_TIMEOUT, FORGET, SILENCE, Client, Silence
 from proxy.upstream.documents import Documents
 from tests.unit.builders import Clock
 from tests.unit.upstream.servers import OK, answering, client_of, credentials, serving
@@ -371,6 +372,33 @@ def test_a_silent_server_is_connected_to_less_patiently(kubeconfig: Write) -> No
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("failure", "later", "silent"),
+    [
+        (None, 0.0, False),
+        (asyncio.CancelledError(), SILENCE, False),
+        (TimeoutError(), SILENCE, True),
+        (TimeoutError(), FORGET, False),
+    ],
+)
+def test_whoever_gives_up_says_nothing_of_the_server(
+    failure: BaseException | None, later: float, *, silent: bool
+) -> None:
+    clock = Clock()
+    silence = Silence(clock)
+    with suppress(TimeoutError, asyncio.CancelledError), silence.asked() as answered:
+        clock.advance(5)
+        assert silence.seconds == 5
+        if failure is None:
+            answered()
+            assert silence.seconds == 0
+        else:
+            raise failure
+    clock.advance(later)
+    with silence.asked():
+        assert silence.seconds == (5 + later if silent else 0)
+
+
 def test_no_more_is_waited_for_a_connection(kubeconfig: Write) -> None:
     """TLS with a server that never says a word."""
 
@@ -380,12 +408,18 @@ def test_no_more_is_waited_for_a_connection(kubeconfig: Write) -> None:
     async def run() -> None:
         async with serving(mute) as server:
             url = server.url.replace("http:", "https:")
-            client = Client(await credentials(kubeconfig(url)))
-            client._unanswered = 0.0
+            clock = Clock()
+            client = Client(await credentials(kubeconfig(url)), clock=clock)
+            first = asyncio.create_task(client.get("/"))
+            while client.connect_timeout == CONNECT_TIMEOUT:
+                await asyncio.sleep(0.01)
+                clock.advance(SILENCE)
             started = asyncio.get_running_loop().time()
             with pytest.raises(ServiceUnavailable, match="can't be reached"):
                 await client.get("/")
             assert SILENCE - 0.1 < asyncio.get_running_loop().time() - started < SILENCE + 2
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
             await client.close()
 
     asyncio.run(run())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.writes.changes import ABSENT, Change, Json, OverlapError, changes, merge
+from proxy.writes.changes import ABSENT, Change, Json, OverlapError, each_change, merge
 from proxy.writes.lists import Element, Item, Member, Path, position
 
 APP, LOG = Item((("name", "app"),)), Item((("name", "log"),))
@@ -101,7 +101,7 @@ def finalizers(*names: str) -> Json:
     ],
 )  # fmt: skip
 def test_changes(base: Json, other: Json, expected: list[tuple[Path, Any, Any]]) -> None:
-    assert changes(base, other) == [Change(*change) for change in expected]
+    assert list(each_change(base, other)) == [Change(*change) for change in expected]
 
 
 def test_what_is_deep_is_compared_whole() -> None:
@@ -111,7 +111,7 @@ def test_what_is_deep_is_compared_whole() -> None:
             nested = {"a": nested}
         return nested
 
-    [change] = changes({"spec": deep(1)}, {"spec": deep(2)})
+    [change] = each_change({"spec": deep(1)}, {"spec": deep(2)})
     assert len(change.path) == 65
 
 
@@ -333,12 +333,12 @@ def test_one_side_alone(base: Json, other: Json) -> None:
     for merged in (merge(base, base, other), merge(base, other, base)):
         assert _encoded(merged) == _encoded(other)
     one, two = (msgspec.json.encode(found, order="deterministic") for found in (base, other))
-    assert (not changes(base, other)) == (one == two)
+    assert (not list(each_change(base, other))) == (one == two)
 
 
 @given(_objects(), _objects())
 def test_what_both_have_changed_is_no_ones(base: Json, other: Json) -> None:
-    if all(change.old is ABSENT and change.new == {} for change in changes(base, other)):
+    if all(change.old is ABSENT and change.new == {} for change in each_change(base, other)):
         assert _encoded(merge(base, other, other)) == _encoded(other)
     else:
         with pytest.raises(OverlapError):
@@ -356,7 +356,7 @@ def _assert_kept(change: Change, merged: Json) -> None:
 @given(_histories())
 def test_no_change_is_lost(history: tuple[Json, Json, Json]) -> None:
     base, theirs, mine = history
-    wanted = [*changes(base, theirs), *changes(base, mine)]
+    wanted = [*each_change(base, theirs), *each_change(base, mine)]
     try:
         merged = merge(base, theirs, mine)
     except OverlapError:
@@ -401,6 +401,6 @@ def test_either_side_may_be_mine(base: Json, theirs: Json, mine: Json) -> None:
             merge(base, mine, theirs)
     else:
         assert _without_metadata(merge(base, mine, theirs)) == merged
-        for change in (*changes(base, theirs), *changes(base, mine)):
+        for change in (*each_change(base, theirs), *each_change(base, mine)):
             _assert_kept(change, merged)
     assert (base, theirs, mine) == before

@@ -45,10 +45,11 @@ def test_large_states_are_compared_one_at_a_time() -> None:
 def test_who_is_cancelled_holds_up_nobody() -> None:
     """One that waits isn't compared; one that is being compared is still, and the next comes."""
     compared: list[str] = []
-    may_end = threading.Event()
+    has_begun, may_end = threading.Event(), threading.Event()
 
     def compare(name: str) -> str:
         if name == "first":
+            has_begun.set()
             may_end.wait(5)
         compared.append(name)
         return name
@@ -59,7 +60,7 @@ def test_who_is_cancelled_holds_up_nobody() -> None:
             asyncio.create_task(comparer.run(LARGE, compare, name))
             for name in ("first", "second", "third")
         )
-        await asyncio.sleep(0.01)
+        await asyncio.to_thread(has_begun.wait, 5)
         first.cancel()
         second.cancel()
         await asyncio.wait({first, second})

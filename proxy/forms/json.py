@@ -201,6 +201,10 @@ class JsonForm:
         head = b'{"apiVersion":' + self._api_version + b',"items":['
         return head, b'],"kind":' + self._list_kind + b',"metadata":' + metadata + b"}\n"
 
+    def encode_empty_list(self, version: int) -> bytes:
+        """Encode a list without items."""
+        return b"".join(self.encode_list_envelope(version))
+
     def _list_metadata(self, version: int, continue_token: str, remaining: int) -> bytes:
         """Structs leave out what is empty and are in declared order; the others are sorted."""
         token = b'"continue":"%s"' % continue_token.encode()
@@ -214,7 +218,7 @@ class JsonForm:
 
     def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
         """Encode a watch line."""
-        raw = found.raw if found.version == version else _restamp(found.raw, version)
+        raw = found.raw if found.version == version else restamp(found.raw, version)
         return b'{"type":"%s","object":%s}\n' % (event_type.encode(), self._typed(raw))
 
     def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
@@ -260,7 +264,7 @@ def _read_layout(sample: bytes) -> tuple[Layout, str]:
     raise UnknownLayoutError("a list that starts with neither kind nor apiVersion")
 
 
-def _restamp(raw: bytes, version: int) -> bytes:
+def restamp(raw: bytes, version: int) -> bytes:
     """Give an object another resourceVersion, all other bytes kept.
 
     Members are taken apart and put together, since a search could hit a look-alike elsewhere.

@@ -80,6 +80,9 @@ class Rendering(Protocol):
         A page has a token, and where it's known how many objects are left behind it.
         """
 
+    def encode_empty_list(self, version: int) -> bytes:
+        """Encode a list, or the last page of one, that has no items."""
+
     def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
         """Encode a watch frame; an object of another version than *version* is restamped."""
 

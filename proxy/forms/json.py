@@ -9,6 +9,7 @@ from enum import Enum
 
 import msgspec
 
+from proxy.forms.bookmarks import ZeroObject
 from proxy.forms.form import (
     Bookmark,
     Change,
@@ -25,7 +26,6 @@ from proxy.kube.resources import ResourceInfo
 from proxy.kube.selectable import SelectableField, knows_namespace, selectable_fields
 from proxy.kube.versions import parse_version
 
-_INITIAL_END = b'"annotations":{"k8s.io/initial-events-end":"true"}'
 _VERSION = b'"resourceVersion":"'
 
 
@@ -54,7 +54,6 @@ class _Event(msgspec.Struct):
 
 class _BookmarkMetadata(msgspec.Struct):
     resourceVersion: str  # noqa: N815 - the wire's spelling
-    annotations: dict[str, str] = {}
 
 
 class _Bookmark(msgspec.Struct):
@@ -118,7 +117,7 @@ class JsonForm:
         self._list_kind = gojson.encode(kind)
         self._api_version = gojson.encode(resource.group_version)
         self.has_watch_list = False
-        self._bookmark: tuple[bytes, bytes] | None = None
+        self._zero: ZeroObject | None = None
 
     def decode_page(self, body: bytes) -> Page:
         """Decode a page of a list; items are copied out so that the body can go."""
@@ -160,13 +159,10 @@ class JsonForm:
         return self._objects.decode(raw, raw)
 
     def _decode_bookmark(self, encoded: bytes) -> Bookmark:
-        metadata = _BOOKMARK.decode(encoded).metadata
-        initial_end = "k8s.io/initial-events-end" in metadata.annotations
-        self.has_watch_list = self.has_watch_list or initial_end
-        plain = encoded.replace(b"," + _INITIAL_END, b"").replace(_INITIAL_END + b",", b"")
-        head, _, tail = plain.partition(_VERSION + metadata.resourceVersion.encode() + b'"')
-        self._bookmark = (head, tail)
-        return Bookmark(parse_version(metadata.resourceVersion), initial_end)
+        version = parse_version(_BOOKMARK.decode(encoded).metadata.resourceVersion)
+        self._zero = ZeroObject(encoded)
+        self.has_watch_list = self.has_watch_list or self._zero.initial_end
+        return Bookmark(version, self._zero.initial_end)
 
     def rendering(self, representation: Representation, include: str) -> "JsonForm":
         """Write as the objects are kept."""
@@ -201,6 +197,10 @@ class JsonForm:
         head = b'{"apiVersion":' + self._api_version + b',"items":['
         return head, b'],"kind":' + self._list_kind + b',"metadata":' + metadata + b"}\n"
 
+    def encode_empty_list(self, version: int) -> bytes:
+        """Encode a list without items."""
+        return b"".join(self.encode_list_envelope(version))
+
     def _list_metadata(self, version: int, continue_token: str, remaining: int) -> bytes:
         """Structs leave out what is empty and are in declared order; the others are sorted."""
         token = b'"continue":"%s"' % continue_token.encode()
@@ -214,19 +214,15 @@ class JsonForm:
 
     def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
         """Encode a watch line."""
-        raw = found.raw if found.version == version else _restamp(found.raw, version)
+        raw = found.raw if found.version == version else restamp(found.raw, version)
         return b'{"type":"%s","object":%s}\n' % (event_type.encode(), self._typed(raw))
 
     def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
         """Encode a BOOKMARK line in the shape of those that the API server sent."""
-        if self._bookmark is None:
+        if self._zero is None:
             return None
-        head, tail = self._bookmark
-        stamp = _VERSION + b"%d" % version + b'"'
-        if initial_end:
-            struct = self._layout is Layout.STRUCT
-            stamp = stamp + b"," + _INITIAL_END if struct else _INITIAL_END + b"," + stamp
-        return b'{"type":"BOOKMARK","object":' + head + stamp + tail + b"}\n"
+        encoded = self._zero.encode(version, initial_end=initial_end)
+        return b'{"type":"BOOKMARK","object":%s}\n' % encoded
 
     def encode_error(self, error: ApiError) -> bytes:
         """Encode an ERROR line."""
@@ -260,7 +256,7 @@ def _read_layout(sample: bytes) -> tuple[Layout, str]:
     raise UnknownLayoutError("a list that starts with neither kind nor apiVersion")
 
 
-def _restamp(raw: bytes, version: int) -> bytes:
+def restamp(raw: bytes, version: int) -> bytes:
     """Give an object another resourceVersion, all other bytes kept.
 
     Members are taken apart and put together, since a search could hit a look-alike elsewhere.

@@ -93,16 +93,19 @@ class Listing:
             self.tally.count(self.plan.selection.shape, scanned, returned)
 
     def _all(self) -> Iterator[bytes]:
-        head, tail = self.form.encode_list_envelope(self.plan.snapshot.version)
-        yield head
-        separator = b""
+        """Begin where something is found: an empty list may be written in another way."""
+        version = self.plan.snapshot.version
+        head, tail = self.form.encode_list_envelope(version)
+        begun = False
         for selected in self._batches():
             if not selected:
                 yield b""
             for run in runs(selected):
-                yield separator + self.form.encode_items(run)
-                separator = self.form.separator
-        yield tail
+                if not begun:
+                    yield head
+                yield (self.form.separator if begun else b"") + self.form.encode_items(run)
+                begun = True
+        yield tail if begun else self.form.encode_empty_list(version)
 
     def _page(self) -> Iterator[bytes]:
         """Collect a page first: what its head says depends on it, and on what is left behind it."""
@@ -114,6 +117,9 @@ class Listing:
                 del page[limit:]
                 break
             yield b""
+        if not page:
+            yield self.form.encode_empty_list(self.plan.snapshot.version)
+            return
         token, remaining = self._rest(page)
         size = 0
         for start in range(0, len(page) if self.form.is_binary else 0, BATCH):

@@ -66,6 +66,17 @@ class Read:
         """The first choice."""
         return self.representations[0]
 
+    @property
+    def says_errors_plainly(self) -> bool:
+        """Tell whether a failure is written as the first choice without its transformation.
+
+        A Status isn't transformed: it's in the first representation that has no transformation,
+        and indented where there is none.
+        """
+        if not self.representation.meta:
+            return True
+        return next((each for each in self.representations if not each.meta), None) == PLAIN
+
 
 @dataclass(frozen=True, slots=True)
 class ServeGet:

@@ -199,6 +199,8 @@ class Reader:
             status, body = 200, rendering.encode_object(found)
         elif self._freshness.guarantees.confirm_misses:
             return Reason.UNCONFIRMED
+        elif not read.says_errors_plainly:
+            return Reason.REPRESENTATION
         else:
             missing = not_found(read.target.resource, key.rpartition("/")[2])
             status, body = missing.code, rendering.encode_status(missing)

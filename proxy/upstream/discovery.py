@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from proxy.kube.columns import PrinterColumn, served_columns
 from proxy.kube.errors import Forbidden, MethodNotAllowed, NotFound, ServiceUnavailable
 from proxy.kube.resources import Resource, ResourceInfo
 from proxy.kube.selectable import SelectableField, declared_field
@@ -66,9 +67,16 @@ class _SelectableField(msgspec.Struct, rename="camel"):
     json_path: str
 
 
+class _PrinterColumn(msgspec.Struct, rename={"json_path": "jsonPath"}):
+    name: str
+    type: str
+    json_path: str
+
+
 class _CrdVersion(msgspec.Struct, rename="camel"):
     name: str
     selectable_fields: list[_SelectableField] = []
+    additional_printer_columns: list[_PrinterColumn] = []
 
 
 class _CrdSpec(msgspec.Struct):
@@ -88,11 +96,13 @@ class Definition(NamedTuple):
     """What the proxy needs of a CustomResourceDefinition, for one version.
 
     With another *generation* the same objects may be read differently: with defaults, or without
-    fields that the schema no longer has.
+    fields that the schema no longer has. *columns* are those of its Tables beside Name; None where
+    nothing is known.
     """
 
     generation: int
     fields: list[SelectableField]
+    columns: tuple[PrinterColumn, ...] | None = None
 
 
 async def definition(client: Client, resource: Resource) -> Definition:
@@ -105,13 +115,15 @@ async def definition(client: Client, resource: Resource) -> Definition:
         crd = await _get(client, f"{crds}/{resource.plural}.{resource.group}", _Crd)
     except (Forbidden, NotFound):
         return Definition(0, [])
-    paths = [
-        field.json_path
-        for version in crd.spec.versions
-        if version.name == resource.version
-        for field in version.selectable_fields
-    ]
-    return Definition(crd.metadata.generation, [*_readable(paths)])
+    version = next((each for each in crd.spec.versions if each.name == resource.version), None)
+    if version is None:
+        return Definition(crd.metadata.generation, [])
+    paths = [field.json_path for field in version.selectable_fields]
+    columns = (
+        PrinterColumn(column.name, column.type, column.json_path)
+        for column in version.additional_printer_columns
+    )
+    return Definition(crd.metadata.generation, [*_readable(paths)], served_columns(columns))
 
 
 def _readable(paths: Iterable[str]) -> Iterator[SelectableField]:

@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from urllib.parse import urlencode
 
 from proxy.cache.reflector import WATCH_SECONDS
 from proxy.cache.scope import Scope
 from proxy.forms.form import Form
 from proxy.forms.json import JsonForm, list_version
+from proxy.forms.table import TableForm
 from proxy.kube.errors import BadRequest
 from proxy.kube.negotiation import FormName
 from proxy.kube.requests import Headers
@@ -21,7 +23,7 @@ BARRIER_SECONDS = 3
 """Length of a barrier: a bookmark comes two seconds before the end of a watch, and none if it's
 shorter (``cacher/cache_watcher.go``)."""
 
-_NOBODY = "fieldSelector=metadata.name%3D-&limit=1"
+_NOBODY: Mapping[str, str | int] = {"fieldSelector": "metadata.name=-", "limit": 1}
 """Selects an object whose name none can have: a list of it is empty, and read by its key. A list
 with a limit is answered also while the API server's watch cache starts anew."""
 
@@ -47,7 +49,7 @@ class ListWatch:
         self._wire = WIRES[scope.form]
 
     async def describe(self) -> Form:
-        """Learn kind and layout; a list of one object shows both, and whether it's allowed."""
+        """Learn kind and layout; a short list shows both, and whether it's allowed."""
         info = await describe(self._client, self._resource)
         if info.namespaced and self._path == self._resource.path():
             # A name without its namespace would be looked for in all of them.
@@ -55,14 +57,23 @@ class ListWatch:
         custom = Definition(0, [])
         if selectable_fields(self._resource.group, self._resource.plural) is None:
             custom = await definition(self._client, self._resource)
-        headers, sample = await self._fetch(self._path, limit=1)
+        headers, sample = await self._sample()
+        more = {"columns": custom.columns} if self._form is FormName.TABLE else {}
         return _FORMS[self._form](
             info,
             sample,
             [*self._indexes(), *custom.fields],
             generation=custom.generation,
             warnings=tuple(value for name, value in headers if name.lower() == b"warning"),
+            **more,
         )
+
+    async def _sample(self) -> tuple[Headers, bytes]:
+        """Get a list of one object; of Tables, which always have their columns, one of none."""
+        if self._form is FormName.TABLE:
+            with suppress(BadRequest):  # an API that knows no field selectors
+                return await self._fetch(self._probed, **_NOBODY)
+        return await self._fetch(self._path, limit=1)
 
     async def list_page(self, limit: int, continue_token: str) -> bytes:
         """Get one page of a consistent list."""
@@ -76,7 +87,7 @@ class ListWatch:
     async def current_version(self) -> int:
         """Learn the API server's version from a consistent list of nothing."""
         try:
-            return list_version(await self._client.get(f"{self._probed}?{_NOBODY}"))
+            return list_version(await self._client.get(f"{self._probed}?{urlencode(_NOBODY)}"))
         except BadRequest:  # an API that knows no field selectors
             return list_version(await self._client.get(f"{self._path}?limit=1"))
 
@@ -112,4 +123,7 @@ class ListWatch:
         return open_watch(self._client, self._form, f"{self._path}?{urlencode(query)}", live=live)
 
 
-_FORMS: Mapping[FormName, Callable[..., Form]] = {FormName.JSON: JsonForm}
+_FORMS: Mapping[FormName, Callable[..., Form]] = {
+    FormName.JSON: JsonForm,
+    FormName.TABLE: TableForm,
+}

@@ -63,6 +63,15 @@ def test_the_second_list_earns_one(fresh: Proxy) -> None:
     assert_source(get(fresh.read, CONFIGMAPS), "hit")
 
 
+def test_tables_earn_one_of_their_own(fresh: Proxy) -> None:
+    tables = fresh.read.adding(("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"))
+    for _ in range(2):
+        assert_source(get(tables, CONFIGMAPS), "fwd=uri-miss")
+    synced(fresh, "configmaps.v1:table")
+    assert_source(get(tables, CONFIGMAPS), "hit")
+    assert_source(get(fresh.read, CONFIGMAPS), "fwd=uri-miss")
+
+
 def test_the_tenth_get_earns_one(fresh: Proxy, apiserver: ApiServer, namespace: str) -> None:
     target = in_namespace(namespace)
     create(apiserver.server, target, configmap("a"))
@@ -77,11 +86,10 @@ def test_the_tenth_get_earns_one(fresh: Proxy, apiserver: ApiServer, namespace: 
 
 def test_live_reads_and_those_of_others_earn_nothing(fresh: Proxy, apiserver: ApiServer) -> None:
     other = fresh.read.adding(*apiserver.as_user("nobody").headers)
-    table = (("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"),)
     for _ in range(3):
         get(fresh.read, f"/live{CONFIGMAPS}").ok()
         get(fresh.read, CONFIGMAPS, headers=(("Cache-Control", "no-cache"),)).ok()
-        get(fresh.read, CONFIGMAPS, headers=table).ok()
+        get(fresh.read, CONFIGMAPS, headers=(("Accept", "application/yaml"),)).ok()
         assert get(other, CONFIGMAPS).status == 403
         with watch(other, f"{CONFIGMAPS}?watch=1") as stream:
             assert stream.status == 403

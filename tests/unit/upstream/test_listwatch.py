@@ -14,6 +14,7 @@ from proxy.cache.reflector import WATCH_SECONDS
 from proxy.cache.scope import Scope
 from proxy.forms.form import Form, UnknownLayoutError
 from proxy.kube.errors import Expired, Forbidden, MethodNotAllowed, NotFound, TooManyRequests
+from proxy.kube.negotiation import FormName, Representation
 from proxy.kube.resources import Resource
 from proxy.kube.selectable import SelectableField, declared_field
 from proxy.upstream.listwatch import ListWatch
@@ -186,6 +187,58 @@ def test_a_custom_resource_declares_its_fields(
 ) -> None:
     crd = definition_of(versions)
     assert list(describe(kubeconfig, Scope(WIDGET), {CRD: crd}).field_labels) == fields
+
+
+TABLE = (
+    b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"41"},'
+    b'"columnDefinitions":[{"name":"Name"},{"name":"Born"}],"rows":%s}'
+)
+OLD = (
+    b'{"cells":["x","5d"],"object":{"apiVersion":"example.com/v1","kind":"Widget","metadata":'
+    b'{"name":"x","resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z"}}}'
+)
+BORN = {"name": "Born", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+
+def test_tables_are_described_by_one_without_rows(kubeconfig: Write) -> None:
+    async def story(source: Source, server: Server) -> Form:
+        form = await source(Scope(POD, form=FormName.TABLE)).describe()
+        nobody = "fieldSelector=metadata.name%3D-&limit=1&includeObject=Object"
+        assert server.first_lines[1].split()[1] == f"/api/v1/namespaces/default/pods?{nobody}"
+        return form
+
+    path = "/api/v1/namespaces/default/pods"
+    form = play(kubeconfig, story, {path: TABLE % b"null"})
+    assert form.name is FormName.TABLE
+
+
+def test_tables_of_an_api_without_field_selectors(kubeconfig: Write) -> None:
+    routes = {
+        "/apis/example.com/v1/namespaces/default/widgets": refused(400),
+        "/apis/example.com/v1/widgets": TABLE % b"[]",
+        CRD: refused(404),
+    }
+    form = describe(kubeconfig, Scope(WIDGET, form=FormName.TABLE), routes)
+    assert form.name is FormName.TABLE
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_written"),
+    [([BORN], True), ([{**BORN, "name": "Made"}], False), (None, False)],
+    ids=["known", "changed", "unreadable"],
+)
+def test_a_definition_tells_which_columns_are_dates(
+    kubeconfig: Write, columns: list[dict[str, str]] | None, *, is_written: bool
+) -> None:
+    version = {"name": "v1", "additionalPrinterColumns": columns}
+    routes = {
+        "/apis/example.com/v1/namespaces/default/widgets": TABLE % b"[]",
+        CRD: definition_of([version]) if columns else refused(403),
+    }
+    form = describe(kubeconfig, Scope(WIDGET, form=FormName.TABLE), routes)
+    form.decode_page(TABLE % (b"[%s]" % OLD))
+    rendering = form.rendering(Representation(FormName.TABLE, "v1"), "")
+    assert (rendering is not None) is is_written
 
 
 def test_another_generation_of_a_definition_is_another_shape(kubeconfig: Write) -> None:

@@ -4,7 +4,7 @@ kube-apiserver writes JSON in two layouts. Go structs (built-in resources): kind
 first, none of them on list items. Unstructured (custom resources): sorted keys, both on every item.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
 import msgspec
@@ -121,32 +121,11 @@ class JsonForm:
 
     def decode_page(self, body: bytes) -> Page:
         """Decode a page of a list; items are copied out so that the body can go."""
-        try:
-            page = _LIST.decode(body)
-            objects = []
-            for item in page.items or ():
-                raw = bytes(item)
-                objects.append(self._objects.decode(raw, raw))
-            return Page(
-                objects,
-                parse_version(page.metadata.resourceVersion),
-                page.metadata.continue_token,
-            )
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise UnknownLayoutError(f"not a list of objects: {error}") from error
+        return read_page(body, self._objects)
 
     def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
         """Decode one line of a watch."""
-        try:
-            event = _EVENT.decode(line)
-            encoded = bytes(event.object)
-            if event.type == "BOOKMARK":
-                return self._decode_bookmark(encoded)
-            if event.type == "ERROR":
-                return Failure(from_status(0, encoded), line + b"\n")
-            return Change(EventType(event.type), self._decode_object(encoded))
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise UnknownLayoutError(f"not a watch event: {error}") from error
+        return read_event(line, self._decode_object, self._decode_bookmark)
 
     def _decode_object(self, encoded: bytes) -> Object:
         if not self._type_meta:
@@ -159,10 +138,9 @@ class JsonForm:
         return self._objects.decode(raw, raw)
 
     def _decode_bookmark(self, encoded: bytes) -> Bookmark:
-        version = parse_version(_BOOKMARK.decode(encoded).metadata.resourceVersion)
-        self._zero = ZeroObject(encoded)
-        self.has_watch_list = self.has_watch_list or self._zero.initial_end
-        return Bookmark(version, self._zero.initial_end)
+        bookmark, self._zero = read_bookmark(encoded)
+        self.has_watch_list = self.has_watch_list or bookmark.initial_end
+        return bookmark
 
     def rendering(self, representation: Representation, include: str) -> "JsonForm":
         """Write as the objects are kept."""
@@ -187,7 +165,7 @@ class JsonForm:
         self, version: int, continue_token: str = "", remaining: int = 0, size: int = 0
     ) -> tuple[bytes, bytes]:
         """Encode the head and the tail of a list, whose metadata stand in either."""
-        metadata = self._list_metadata(version, continue_token, remaining)
+        metadata = encode_list_metadata(self._layout, version, continue_token, remaining)
         if self._layout is Layout.STRUCT:
             head = (
                 b'{"kind":' + self._list_kind + b',"apiVersion":' + self._api_version
@@ -200,17 +178,6 @@ class JsonForm:
     def encode_empty_list(self, version: int) -> bytes:
         """Encode a list without items."""
         return b"".join(self.encode_list_envelope(version))
-
-    def _list_metadata(self, version: int, continue_token: str, remaining: int) -> bytes:
-        """Structs leave out what is empty and are in declared order; the others are sorted."""
-        token = b'"continue":"%s"' % continue_token.encode()
-        count = b'"remainingItemCount":%d' % remaining if remaining else b""
-        stamp = _VERSION + b'%d"' % version
-        if self._layout is Layout.STRUCT:
-            members = (stamp, token if continue_token else b"", count)
-        else:
-            members = (token, count, stamp)
-        return b"{" + b",".join(filter(None, members)) + b"}"
 
     def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
         """Encode a watch line."""
@@ -231,6 +198,65 @@ class JsonForm:
     def encode_status(self, error: ApiError) -> bytes:
         """Encode the body of a failure."""
         return error.status_body()
+
+
+def read_page(body: bytes, decoder: ObjectDecoder) -> Page:
+    """Decode a page of a list, whose items are kept as they are. Raises UnknownLayoutError."""
+    try:
+        page = _LIST.decode(body)
+        objects = []
+        for item in page.items or ():
+            raw = bytes(item)
+            objects.append(decoder.decode(raw, raw))
+        return Page(
+            objects,
+            parse_version(page.metadata.resourceVersion),
+            page.metadata.continue_token,
+        )
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise UnknownLayoutError(f"not a list of objects: {error}") from error
+
+
+def read_bookmark(encoded: bytes) -> tuple[Bookmark, ZeroObject]:
+    """Decode a bookmark's object, and keep it for others. Raises MsgspecError, ValueError."""
+    version = parse_version(_BOOKMARK.decode(encoded).metadata.resourceVersion)
+    zero = ZeroObject(encoded)
+    return Bookmark(version, zero.initial_end), zero
+
+
+def read_event(
+    line: bytes,
+    decode_object: Callable[[bytes], Object],
+    decode_bookmark: Callable[[bytes], Bookmark],
+) -> Change | Bookmark | Failure:
+    """Decode a line of a watch. Raises UnknownLayoutError."""
+    try:
+        event = _EVENT.decode(line)
+        encoded = bytes(event.object)
+        if event.type == "BOOKMARK":
+            return decode_bookmark(encoded)
+        if event.type == "ERROR":
+            return Failure(from_status(0, encoded), line + b"\n")
+        return Change(EventType(event.type), decode_object(encoded))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise UnknownLayoutError(f"not a watch event: {error}") from error
+
+
+def encode_list_metadata(
+    layout: Layout, version: int, continue_token: str, remaining: int
+) -> bytes:
+    """Encode the metadata of a list.
+
+    Structs leave out what is empty and are in declared order; the others are sorted.
+    """
+    token = b'"continue":"%s"' % continue_token.encode()
+    count = b'"remainingItemCount":%d' % remaining if remaining else b""
+    stamp = _VERSION + b'%d"' % version
+    if layout is Layout.STRUCT:
+        members = (stamp, token if continue_token else b"", count)
+    else:
+        members = (token, count, stamp)
+    return b"{" + b",".join(filter(None, members)) + b"}"
 
 
 def list_version(body: bytes) -> int:

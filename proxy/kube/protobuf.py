@@ -4,6 +4,7 @@ Field numbers are those of ``generated.proto`` in apimachinery's ``meta/v1`` and
 fields that are missing stay unknown to the parser, which skips them.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -13,7 +14,6 @@ MAGIC = b"k8s\x00"
 
 _PACKAGE = "kubecache"
 
-# A field is written "name number type", and "*" after the type repeats it.
 _MESSAGES: dict[str, tuple[str, ...]] = {
     "TypeMeta": ("apiVersion 1 string", "kind 2 string"),
     "Unknown": (
@@ -35,6 +35,9 @@ _MESSAGES: dict[str, tuple[str, ...]] = {
     "Object": ("metadata 1 ObjectMeta",),
     "Preconditions": ("uid 1 string", "resourceVersion 2 string"),
     "DeleteOptions": ("preconditions 2 Preconditions", "dryRun 5 string*"),
+    "RawExtension": ("raw 1 bytes",),
+    "WatchEvent": ("type 1 string", "object 2 RawExtension"),
+    "Page": ("metadata 1 ListMeta", "items 2 bytes*"),
     "ListMeta": ("selfLink 1 string", "resourceVersion 2 string", "continue 3 string"),
     "StatusCause": ("reason 1 string", "message 2 string", "field 3 string"),
     "StatusDetails": (
@@ -61,6 +64,7 @@ _SCALARS = {
     "bytes": _Field.TYPE_BYTES,
     "int32": _Field.TYPE_INT32,
     "int64": _Field.TYPE_INT64,
+    "bool": _Field.TYPE_BOOL,
 }
 
 
@@ -76,24 +80,25 @@ def _describe(text: str) -> descriptor_pb2.FieldDescriptorProto:
     return field
 
 
-def _classes() -> dict[str, Any]:
-    """Make the classes, of the edition whose fields are written when set, even if empty.
+def message_classes(messages: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Make classes by name, of the edition whose fields are written when set, even if empty.
 
-    So does gogo-protobuf. Strings that aren't UTF-8 are errors.
+    So does gogo-protobuf. Strings that aren't UTF-8 are errors. A field is written
+    ``name number type``, with ``*`` behind the type where it's repeated.
     """
     file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE)
     file.syntax, file.edition = "editions", descriptor_pb2.EDITION_2023
-    for name, fields in _MESSAGES.items():
+    for name, fields in messages.items():
         file.message_type.add(name=name, field=map(_describe, fields))
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-        for name in _MESSAGES
+        for name in messages
     }
 
 
-CLASSES = _classes()
+CLASSES = message_classes(_MESSAGES)
 """Message classes by name."""
 
 

@@ -141,6 +141,64 @@ _PLAIN = {
 }
 _BY_RESOURCE |= {(group, plural): () for group, names in _PLAIN.items() for plural in names.split()}
 
+
+class WirePath(NamedTuple):
+    """Where a field is in protobuf: the numbers on the way to it, and its type."""
+
+    numbers: tuple[int, ...]
+    type: str
+
+
+_REFERENCE_NUMBERS = "kind 1 namespace 2 name 3 uid 4 apiVersion 5 resourceVersion 6 fieldPath 7"
+
+_NUMBERS: dict[tuple[str, str], str] = {
+    ("", "pods"): (
+        "spec.nodeName 2.10 spec.restartPolicy 2.3 spec.schedulerName 2.19 "
+        "spec.serviceAccountName 2.8 spec.hostNetwork 2.11:bool "
+        "status.phase 3.1 status.podIP 3.6 status.nominatedNodeName 3.11"
+    ),
+    ("", "nodes"): "spec.unschedulable 2.4:bool",
+    ("", "namespaces"): "status.phase 3.1",
+    ("", "secrets"): "type 3",
+    ("", "services"): "spec.clusterIP 2.3 spec.type 2.4",
+    ("", "replicationcontrollers"): "status.replicas 3.1:int32",
+    ("", "events"): "reason 3 source.component 5.1 type 9 reportingComponent 14",
+    ("events.k8s.io", "events"): "reportingController 4 reason 7 type 11",
+    ("batch", "jobs"): "status.succeeded 3.5:int32",
+    ("certificates.k8s.io", "certificatesigningrequests"): "spec.signerName 2.7",
+    ("certificates.k8s.io", "clustertrustbundles"): "spec.signerName 2.1",
+    ("certificates.k8s.io", "podcertificaterequests"): (
+        "spec.signerName 2.1 spec.podName 2.2 spec.nodeName 2.6"
+    ),
+    ("resource.k8s.io", "resourceslices"): "spec.driver 2.1 spec.nodeName 2.3",
+}
+"""The same paths in protobuf: ``path numbers:type``, strings by default; the numbers are those of
+``generated.proto`` in k8s.io/api, the same in all versions that have the path."""
+
+_REFERENCES = {("", "events"): ("involvedObject", 2), ("events.k8s.io", "events"): ("regarding", 8)}
+
+
+def wire_paths(group: str, plural: str) -> dict[Path, WirePath]:
+    """Tell where a resource's selectable fields are in protobuf; those not known are missing."""
+    found = _wire_paths(_NUMBERS.get((group, plural), ""))
+    if (group, plural) in _REFERENCES:
+        member, number = _REFERENCES[group, plural]
+        for path, (numbers, kind) in _wire_paths(_REFERENCE_NUMBERS).items():
+            found[(member, *path)] = WirePath((number, *numbers), kind)
+    return found
+
+
+def _wire_paths(text: str) -> dict[Path, WirePath]:
+    words = text.split()
+    found = {}
+    for path, place in zip(words[::2], words[1::2], strict=True):
+        numbers, _, kind = place.partition(":")
+        found[tuple(path.split("."))] = WirePath(
+            tuple(map(int, numbers.split("."))), kind or "string"
+        )
+    return found
+
+
 _NO_NAMESPACE = frozenset({("certificates.k8s.io", "podcertificaterequests")})
 
 

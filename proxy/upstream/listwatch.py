@@ -9,6 +9,8 @@ from proxy.cache.reflector import WATCH_SECONDS
 from proxy.cache.scope import Scope
 from proxy.forms.form import Form
 from proxy.forms.json import JsonForm, list_version
+from proxy.forms.metadata import MetadataForm, metadata_protobuf_form
+from proxy.forms.protobuf import protobuf_form
 from proxy.forms.table import TableForm
 from proxy.kube.errors import BadRequest
 from proxy.kube.negotiation import FormName
@@ -126,4 +128,7 @@ class ListWatch:
 _FORMS: Mapping[FormName, Callable[..., Form]] = {
     FormName.JSON: JsonForm,
     FormName.TABLE: TableForm,
+    FormName.METADATA: MetadataForm,
+    FormName.PROTOBUF: protobuf_form,
+    FormName.METADATA_PROTOBUF: metadata_protobuf_form,
 }

@@ -1,0 +1,192 @@
+"""The metadata forms: of every object its ObjectMeta alone, as PartialObjectMetadata.
+
+The API server writes these as Go structs whatever they are of, custom resources too; clients ask
+for them in two versions of ``meta.k8s.io``. Upstream is asked for v1.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from proxy.forms.bookmarks import ZeroObject
+from proxy.forms.described import Described, Subject
+from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
+from proxy.forms.json import (
+    Layout,
+    encode_list_metadata,
+    read_bookmark,
+    read_event,
+    read_page,
+    restamp,
+)
+from proxy.forms.messages import MessageDecoder
+from proxy.forms.objects import Object, ObjectDecoder
+from proxy.forms.protobuf import Kind, ProtobufForm
+from proxy.kube import gojson
+from proxy.kube.errors import ApiError
+from proxy.kube.negotiation import FormName, Representation
+from proxy.kube.resources import ResourceInfo
+from proxy.kube.selectable import SelectableField, selectable_fields
+
+_KIND = "PartialObjectMetadata"
+_KINDS = {
+    "v1": Kind("meta.k8s.io/v1", _KIND, f"{_KIND}List"),
+    "v1beta1": Kind("meta.k8s.io/v1beta1", _KIND, f"{_KIND}List", metadata=2, items=1),
+}
+"""By version; the older one has its list's fields the other way round in protobuf."""
+
+
+def _typed(kind: str, api_version: str) -> bytes:
+    """Encode the start of an object or a list, up to its metadata."""
+    return b'{"kind":"%s","apiVersion":"%s",' % (kind.encode(), api_version.encode())
+
+
+_TYPE_META = _typed(_KIND, _KINDS["v1"].api_version)
+
+
+class MetadataRendering:
+    """Writes the objects of *form* in one version."""
+
+    content_type = stream_type = b"application/json"
+    separator = b","
+    is_binary = False
+
+    def __init__(self, form: "MetadataForm", kind: Kind, warnings: tuple[bytes, ...]) -> None:
+        self.warnings = warnings
+        self._form = form
+        self._type_meta = _typed(kind.kind, kind.api_version)
+        self._list_type = _typed(kind.list_kind, kind.api_version)
+        self._is_as_kept = self._type_meta == _TYPE_META
+
+    def encode_object(self, found: Object) -> bytes:
+        """Encode the body of a get, with the final newline."""
+        return self._as(found.raw) + b"\n"
+
+    def _as(self, raw: bytes) -> bytes:
+        return raw if self._is_as_kept else self._type_meta + raw[len(_TYPE_META) :]
+
+    def encode_items(self, objects: Iterable[Object]) -> bytes:
+        """Encode a run of items, with commas in between."""
+        return b",".join([self._as(found.raw) for found in objects])
+
+    def measure_items(self, objects: Iterable[Object]) -> int:
+        """Count the bytes of a run of items, without commas."""
+        more = len(self._type_meta) - len(_TYPE_META)
+        return sum(len(found.raw) + more for found in objects)
+
+    def encode_list_envelope(
+        self, version: int, continue_token: str = "", remaining: int = 0, size: int = 0
+    ) -> tuple[bytes, bytes]:
+        """Encode the head and the tail of a list."""
+        metadata = encode_list_metadata(Layout.STRUCT, version, continue_token, remaining)
+        return self._list_type + b'"metadata":' + metadata + b',"items":[', b"]}\n"
+
+    def encode_empty_list(self, version: int) -> bytes:
+        """Encode a list without items: Go writes a slice that was never made as null."""
+        metadata = encode_list_metadata(Layout.STRUCT, version, "", 0)
+        return self._list_type + b'"metadata":' + metadata + b',"items":null}\n'
+
+    def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
+        """Encode a watch line."""
+        raw = found.raw if found.version == version else restamp(found.raw, version)
+        return b'{"type":"%s","object":%s}\n' % (event_type.encode(), self._as(raw))
+
+    def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
+        """Encode a BOOKMARK line in the shape of those that the API server sent."""
+        if self._form.zero is None:
+            return None
+        found = self._form.zero.encode(version, initial_end=initial_end)
+        return b'{"type":"BOOKMARK","object":%s}\n' % self._as(found)
+
+    def encode_error(self, error: ApiError) -> bytes:
+        """Encode an ERROR line."""
+        return b'{"type":"ERROR","object":%s}\n' % gojson.encode(error.status())
+
+    def encode_status(self, error: ApiError) -> bytes:
+        """Encode the body of a failure."""
+        return error.status_body()
+
+
+class MetadataForm(Described):
+    """Metadata of one resource in JSON, for which *sample* is a list of it.
+
+    Of the fields that are *declared* only those within the metadata can be told. ``zero`` is the
+    object of the bookmarks that the API server has sent. Raises UnknownLayoutError.
+    """
+
+    def __init__(
+        self,
+        info: ResourceInfo,
+        sample: bytes,
+        declared: Sequence[SelectableField] = (),
+        *,
+        generation: int = 0,
+        warnings: tuple[bytes, ...] = (),
+    ) -> None:
+        fields = [each for each in declared if all(path[0] == "metadata" for path in each.paths)]
+        subject = Subject(info, fields, _knows_fields(info, generation), generation)
+        super().__init__(FormName.METADATA, subject)
+        self.zero: ZeroObject | None = None
+        try:
+            self._objects = ObjectDecoder(fields)
+        except ValueError as error:
+            raise UnknownLayoutError(str(error)) from error
+        self._renderings = {
+            version: MetadataRendering(self, kind, warnings) for version, kind in _KINDS.items()
+        }
+        self.decode_page(sample)
+
+    def decode_page(self, body: bytes) -> Page:
+        """Decode a page of a list; items are copied out so that the body can go."""
+        page = read_page(body, self._objects)
+        if not all(found.raw.startswith(_TYPE_META) for found in page.objects):
+            raise UnknownLayoutError(f"a list of what isn't {_KIND}")
+        return page
+
+    def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
+        """Decode one line of a watch."""
+        return read_event(line, self._decode_object, self._decode_bookmark)
+
+    def _decode_object(self, encoded: bytes) -> Object:
+        if not encoded.startswith(_TYPE_META):
+            raise UnknownLayoutError(f"an event of what isn't {_KIND}")
+        return self._objects.decode(encoded, encoded)
+
+    def _decode_bookmark(self, encoded: bytes) -> Bookmark:
+        bookmark, self.zero = read_bookmark(encoded)
+        self.has_watch_list = self.has_watch_list or bookmark.initial_end
+        return bookmark
+
+    def rendering(self, representation: Representation, include: str) -> MetadataRendering | None:
+        """Write in the version of ``meta.k8s.io`` that is asked for."""
+        return self._renderings.get(representation.meta)
+
+
+def metadata_protobuf_form(
+    info: ResourceInfo,
+    sample: bytes,
+    declared: Sequence[SelectableField] = (),
+    *,
+    generation: int = 0,
+    warnings: tuple[bytes, ...] = (),
+) -> ProtobufForm:
+    """Make the form of a resource's metadata in protobuf; *sample* is a list of it.
+
+    Nothing that is *declared* can be told. Raises UnknownLayoutError.
+    """
+    form = ProtobufForm(
+        FormName.METADATA_PROTOBUF,
+        Subject(info, (), _knows_fields(info, generation), generation),
+        _KINDS,
+        MessageDecoder(),
+        warnings,
+    )
+    form.decode_page(sample)
+    return form
+
+
+def _knows_fields(info: ResourceInfo, generation: int) -> bool:
+    """Tell whether name and namespace are selected by as everywhere.
+
+    An aggregated API may mean anything by them; what a definition was read of is no such.
+    """
+    resource = info.resource
+    return generation > 0 or selectable_fields(resource.group, resource.plural) is not None

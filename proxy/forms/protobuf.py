@@ -1,0 +1,276 @@
+"""The protobuf forms: objects kept as the bare message of a list item, framed by joining bytes.
+
+A body is an envelope (``runtime/serializer/protobuf``): a magic number and an Unknown with the
+type and the message. A watch is length-delimited frames of bare WatchEvents, each of which holds
+an object in its envelope. Bytes are those that gogo-protobuf writes, with empty fields too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from proxy.forms.described import Described, Subject
+from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
+from proxy.forms.messages import MessageDecoder
+from proxy.forms.objects import Object
+from proxy.kube import gojson
+from proxy.kube.envelope import decode_status, encode_status
+from proxy.kube.errors import ApiError, from_status
+from proxy.kube.gogo import field, find, varint, varint_size
+from proxy.kube.negotiation import PROTOBUF, FormName, Representation
+from proxy.kube.protobuf import CLASSES, MAGIC, unwrap
+from proxy.kube.resources import ResourceInfo
+from proxy.kube.selectable import SelectableField, selectable_fields, wire_paths
+from proxy.kube.versions import parse_version
+
+_UNENCODED = field(3, b"") + field(4, b"")
+"""The end of an Unknown: neither an encoding nor a content type."""
+
+_METADATA = 1
+_RESOURCE_VERSION = 6
+_INITIAL_END = field(12, field(1, b"k8s.io/initial-events-end") + field(2, b"true"))
+"""Field numbers of an object and of its ObjectMeta, and an entry of its annotations."""
+
+_ITEM = 1
+"""Bytes of an item's tag."""
+
+
+class Kind(NamedTuple):
+    """How objects and lists of them are typed, and by which fields a list has what it has."""
+
+    api_version: str
+    kind: str
+    list_kind: str
+    metadata: int = 1
+    items: int = 2
+
+
+class Shown:
+    """What the API server has shown beside objects: *bookmark* is a plain one's object."""
+
+    bookmark: bytes | None = None
+
+
+class ProtobufRendering:
+    """Writes objects as a *kind*; *shown* is the form's, for the bookmarks."""
+
+    content_type = PROTOBUF.encode()
+    stream_type = content_type + b";stream=watch"
+    separator = b""
+    is_binary = True
+
+    def __init__(self, kind: Kind, shown: Shown, warnings: tuple[bytes, ...]) -> None:
+        self.warnings = warnings
+        self._kind = kind
+        self._shown = shown
+        self._object = _type_meta(kind.api_version, kind.kind)
+        self._list = _type_meta(kind.api_version, kind.list_kind)
+        self._item = varint(kind.items << 3 | 2)
+
+    def encode_object(self, found: Object) -> bytes:
+        """Encode the body of a get."""
+        return self._enveloped(found.raw)
+
+    def _enveloped(self, raw: bytes) -> bytes:
+        return self._object + varint(len(raw)) + raw + _UNENCODED
+
+    def encode_items(self, objects: Iterable[Object]) -> bytes:
+        """Encode a run of items, each with its tag and its length."""
+        parts: list[bytes] = []
+        for found in objects:
+            parts += (self._item, varint(len(found.raw)), found.raw)
+        return b"".join(parts)
+
+    def measure_items(self, objects: Iterable[Object]) -> int:
+        """Count the bytes of a run of items."""
+        sizes = [len(found.raw) for found in objects]
+        return sum(sizes) + sum(map(varint_size, sizes)) + _ITEM * len(sizes)
+
+    def encode_list_envelope(
+        self, version: int, continue_token: str = "", remaining: int = 0, size: int = 0
+    ) -> tuple[bytes, bytes]:
+        """Encode the head and the tail of a list; its metadata stand where their number says."""
+        metadata = (
+            field(1, b"")
+            + field(2, b"%d" % version)
+            + field(3, continue_token.encode())
+            + (b"\x20" + varint(remaining) if remaining else b"")
+        )
+        encoded = field(self._kind.metadata, metadata)
+        head = self._list + varint(len(encoded) + size)
+        if self._kind.metadata < self._kind.items:
+            return head + encoded, _UNENCODED
+        return head, encoded + _UNENCODED
+
+    def encode_empty_list(self, version: int) -> bytes:
+        """Encode a list without items."""
+        return b"".join(self.encode_list_envelope(version))
+
+    def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
+        """Encode a watch frame."""
+        raw = found.raw if found.version == version else restamp(found.raw, version)
+        return _frame(event_type.encode(), self._enveloped(raw))
+
+    def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
+        """Encode a BOOKMARK frame in the shape of those that the API server sent."""
+        if self._shown.bookmark is None:
+            return None
+        raw = restamp(self._shown.bookmark, version, _INITIAL_END if initial_end else b"")
+        return _frame(b"BOOKMARK", self._enveloped(raw))
+
+    def encode_error(self, error: ApiError) -> bytes:
+        """Encode an ERROR frame."""
+        return _frame(b"ERROR", self.encode_status(error))
+
+    def encode_status(self, error: ApiError) -> bytes:
+        """Encode the body of a failure."""
+        return encode_status(error, PROTOBUF)
+
+
+class ProtobufForm(Described):
+    """Protobuf of one resource, decoded by *decoder*, to be written as one of *kinds*.
+
+    These are by the version of ``meta.k8s.io`` in which a client asks, "" where there's none.
+    """
+
+    def __init__(
+        self,
+        name: FormName,
+        subject: Subject,
+        kinds: Mapping[str, Kind],
+        decoder: MessageDecoder,
+        warnings: tuple[bytes, ...],
+    ) -> None:
+        super().__init__(name, subject)
+        self._decoder = decoder
+        self._shown = Shown()
+        self._renderings = {
+            meta: ProtobufRendering(kind, self._shown, warnings) for meta, kind in kinds.items()
+        }
+
+    def decode_page(self, body: bytes) -> Page:
+        """Decode a page of a list; items are copied out so that the body can go."""
+        try:
+            page = CLASSES["Page"].FromString(_message(body).raw)
+            metadata = page.metadata
+            objects = [self._decoder.decode(raw) for raw in page.items]
+            return Page(objects, parse_version(metadata.resourceVersion), _token(metadata))
+        except (DecodeError, ValueError) as error:
+            raise UnknownLayoutError(f"not a list of objects: {error}") from error
+
+    def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
+        """Decode one frame of a watch."""
+        try:
+            event = CLASSES["WatchEvent"].FromString(line)
+            encoded = event.object.raw
+            if event.type == "ERROR":
+                return Failure(_error(encoded), len(line).to_bytes(4) + line)
+            raw = _message(encoded).raw
+            if event.type == "BOOKMARK":
+                return self._decode_bookmark(raw)
+            return Change(EventType(event.type), self._decoder.decode(raw))
+        except (DecodeError, ValueError) as error:
+            raise UnknownLayoutError(f"not a watch event: {error}") from error
+
+    def _decode_bookmark(self, raw: bytes) -> Bookmark:
+        plain, initial_end = _without_initial_end(raw)
+        version = parse_version(CLASSES["Object"].FromString(raw).metadata.resourceVersion)
+        self.has_watch_list = self.has_watch_list or initial_end
+        self._shown.bookmark = plain
+        return Bookmark(version, initial_end)
+
+    def rendering(self, representation: Representation, include: str) -> ProtobufRendering | None:
+        """Write in the version of ``meta.k8s.io`` that is asked for."""
+        return self._renderings.get(representation.meta)
+
+
+def protobuf_form(
+    info: ResourceInfo,
+    sample: bytes,
+    declared: Sequence[SelectableField] = (),
+    *,
+    generation: int = 0,
+    warnings: tuple[bytes, ...] = (),
+) -> ProtobufForm:
+    """Make the form of a built-in resource, whose types are those of *sample*, a list of it.
+
+    Of fields that are *declared* beside those of the API server no numbers are known, so lists by
+    them are forwarded. Raises UnknownLayoutError.
+    """
+    resource = info.resource
+    built_in = selectable_fields(resource.group, resource.plural)
+    paths = wire_paths(resource.group, resource.plural)
+    wanted = {each.label for each in declared}
+    fields = [
+        each._replace(indexed=each.indexed or each.label in wanted)
+        for each in built_in or ()
+        if paths.keys() >= {*each.paths}
+    ]
+    try:
+        types = _message(sample).typeMeta
+    except (DecodeError, ValueError) as error:
+        raise UnknownLayoutError(f"not a list of objects: {error}") from error
+    knows_fields = built_in is not None and len(fields) == len(built_in)
+    form = ProtobufForm(
+        FormName.PROTOBUF,
+        Subject(info, fields, knows_fields, generation),
+        {"": Kind(types.apiVersion, info.kind, types.kind)},
+        MessageDecoder(fields, paths),
+        warnings,
+    )
+    form.decode_page(sample)
+    return form
+
+
+def restamp(raw: bytes, version: int, more: bytes = b"") -> bytes:
+    """Give an object another resourceVersion, all other bytes kept.
+
+    *more* are fields for the end of its metadata. Raises ValueError.
+    """
+    outer = find(raw, _METADATA)
+    inner = outer and find(raw, _RESOURCE_VERSION, outer.value, outer.end)
+    if outer is None or inner is None:
+        raise ValueError("an object without metadata, or without resourceVersion")
+    stamp = field(_RESOURCE_VERSION, b"%d" % version)
+    metadata = raw[outer.value : inner.start] + stamp + raw[inner.end : outer.end] + more
+    return raw[: outer.start] + field(_METADATA, metadata) + raw[outer.end :]
+
+
+def _without_initial_end(raw: bytes) -> tuple[bytes, bool]:
+    """Take the mark of the end of initial events from a bookmark, if it has one."""
+    outer = find(raw, _METADATA)
+    if outer is None:
+        raise ValueError("a bookmark without metadata")
+    metadata = raw[outer.value : outer.end]
+    plain = metadata.replace(_INITIAL_END, b"")
+    return raw[: outer.start] + field(_METADATA, plain) + raw[outer.end :], plain != metadata
+
+
+def _message(body: bytes) -> Any:
+    """Open an envelope. Raises DecodeError or ValueError."""
+    unknown = unwrap(body)
+    if unknown is None:
+        raise ValueError("no envelope of plain protobuf")
+    return unknown
+
+
+def _error(encoded: bytes) -> ApiError:
+    return from_status(0, gojson.encode(decode_status(PROTOBUF, encoded) or {}))
+
+
+def _token(metadata: Any) -> str:
+    """The continue token of a list; its field is named by a word of Python."""
+    token: str = getattr(metadata, "continue")
+    return token
+
+
+def _type_meta(api_version: str, kind: str) -> bytes:
+    """Encode an envelope up to the length of its message."""
+    types = field(1, field(1, api_version.encode()) + field(2, kind.encode()))
+    return MAGIC + types + varint(2 << 3 | 2)
+
+
+def _frame(event_type: bytes, enveloped: bytes) -> bytes:
+    event = field(1, event_type) + field(2, field(1, enveloped))
+    return len(event).to_bytes(4) + event

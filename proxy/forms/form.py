@@ -92,9 +92,6 @@ class Rendering(Protocol):
     def encode_error(self, error: ApiError) -> bytes:
         """Encode an ERROR frame, which is how a watch fails once it has begun."""
 
-    def encode_status(self, error: ApiError) -> bytes:
-        """Encode the body of a failure."""
-
 
 class Form(Protocol):
     """One representation of one resource: decodes what upstream sends, knows how to render it.

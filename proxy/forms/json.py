@@ -195,10 +195,6 @@ class JsonForm:
         """Encode an ERROR line."""
         return b'{"type":"ERROR","object":%s}\n' % gojson.encode(error.status())
 
-    def encode_status(self, error: ApiError) -> bytes:
-        """Encode the body of a failure."""
-        return error.status_body()
-
 
 def read_page(body: bytes, decoder: ObjectDecoder) -> Page:
     """Decode a page of a list, whose items are kept as they are. Raises UnknownLayoutError."""

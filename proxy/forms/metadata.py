@@ -100,10 +100,6 @@ class MetadataRendering:
         """Encode an ERROR line."""
         return b'{"type":"ERROR","object":%s}\n' % gojson.encode(error.status())
 
-    def encode_status(self, error: ApiError) -> bytes:
-        """Encode the body of a failure."""
-        return error.status_body()
-
 
 class MetadataForm(Described):
     """Metadata of one resource in JSON, for which *sample* is a list of it.

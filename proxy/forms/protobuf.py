@@ -121,11 +121,7 @@ class ProtobufRendering:
 
     def encode_error(self, error: ApiError) -> bytes:
         """Encode an ERROR frame."""
-        return _frame(b"ERROR", self.encode_status(error))
-
-    def encode_status(self, error: ApiError) -> bytes:
-        """Encode the body of a failure."""
-        return encode_status(error, PROTOBUF)
+        return _frame(b"ERROR", encode_status(error, PROTOBUF))
 
 
 class ProtobufForm(Described):

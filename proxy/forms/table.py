@@ -277,10 +277,6 @@ class TableRendering:
         """Encode an ERROR line."""
         return b'{"type":"ERROR","object":%s}\n' % gojson.encode(error.status())
 
-    def encode_status(self, error: ApiError) -> bytes:
-        """Encode the body of a failure."""
-        return error.status_body()
-
     def _event(self, event_type: bytes, version: int, row: bytes) -> bytes:
         table = self._table(version, row, self._columns)
         self._columns = b"null"

@@ -53,29 +53,23 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A get, list or watch that an informer might answer."""
+    """A get, list or watch that an informer might answer.
+
+    *status* is the form of a failure's Status, which isn't transformed: that of the first choice
+    without a transformation, also where the resource isn't shown in it. None is none that's sure.
+    """
 
     verb: Verb
     target: ResourcePath
     options: ReadOptions
     indent: bool
     representations: tuple[Representation, ...] = (PLAIN,)
+    status: FormName | None = FormName.JSON
 
     @property
     def representation(self) -> Representation:
         """The first choice."""
         return self.representations[0]
-
-    @property
-    def says_errors_plainly(self) -> bool:
-        """Tell whether a failure is written as the first choice without its transformation.
-
-        A Status isn't transformed: it's in the first representation that has no transformation,
-        and indented where there is none.
-        """
-        if not self.representation.meta:
-            return True
-        return next((each for each in self.representations if not each.meta), None) == PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +140,8 @@ def as_read(request: Request, own_authorization: str) -> Read | Reason:
         return options
     verb = verb_of(request.method, target, watch=options.watch)
     indent = wants_indent(options.pretty, request.user_agent)
-    return Read(verb, target, options, indent, representations)
+    status = next((each.form for each in representations if not each.meta), None)
+    return Read(verb, target, options, indent, representations, status)
 
 
 _METADATA = frozenset({FormName.METADATA, FormName.METADATA_PROTOBUF})

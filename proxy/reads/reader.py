@@ -15,8 +15,9 @@ from proxy.cache.scope import Scope
 from proxy.cache.view import View
 from proxy.forms.form import Rendering
 from proxy.kube import gojson
-from proxy.kube.errors import not_found
-from proxy.kube.negotiation import FormName
+from proxy.kube.envelope import encode_status
+from proxy.kube.errors import ApiError, not_found
+from proxy.kube.negotiation import JSON, PROTOBUF, FormName
 from proxy.kube.requests import Request
 from proxy.kube.resources import Resource
 from proxy.reads.catchup import CatchUp
@@ -51,6 +52,7 @@ class Answer(NamedTuple):
     form: Rendering
     length: int | None
     parts: Iterable[bytes]
+    content_type: bytes
 
 
 class Stream(NamedTuple):
@@ -61,6 +63,11 @@ class Stream(NamedTuple):
     form: Rendering
     watch: Watch
     caught_up: bool
+
+    @property
+    def content_type(self) -> bytes:
+        """The media type of the stream."""
+        return self.form.stream_type
 
 
 class Pending(NamedTuple):
@@ -196,15 +203,30 @@ class Reader:
         read, view, rendering = serving.read, serving.view, serving.rendering
         found = view.store.get(key)
         if found is not None:
-            status, body = 200, rendering.encode_object(found)
-        elif self._freshness.guarantees.confirm_misses:
+            return self._answer(serving, view.store.version, (rendering.encode_object(found),))
+        if self._freshness.guarantees.confirm_misses:
             return Reason.UNCONFIRMED
-        elif not read.says_errors_plainly:
+        missing = not_found(read.target.resource, key.rpartition("/")[2])
+        return self._failure(serving, missing)
+
+    def _failure(self, serving: _Serving, error: ApiError) -> Answer | Reason:
+        """Answer with a Status."""
+        read = serving.read
+        if read.status is None:
             return Reason.REPRESENTATION
-        else:
-            missing = not_found(read.target.resource, key.rpartition("/")[2])
-            status, body = missing.code, rendering.encode_status(missing)
-        return self._answer(serving, view.store.version, status, (body,))
+        media = PROTOBUF if read.status is FormName.PROTOBUF else JSON
+        body = encode_status(error, media)
+        if read.indent and media == JSON:
+            body = gojson.indent(body)
+        return Answer(
+            serving.informer,
+            serving.view.store.version,
+            error.code,
+            serving.rendering,
+            len(body),
+            (body,),
+            media.encode(),
+        )
 
     def _watch(self, serving: _Serving, decided: ServeWatch) -> Stream | Reason:
         request, _, informer, view, rendering = serving
@@ -249,7 +271,7 @@ class Reader:
                 if sum(map(len, begun)) > MAX_WHOLE:  # heavier than the average
                     break
             else:
-                return self._answer(serving, decided.snapshot.version, 200, begun)
+                return self._answer(serving, decided.snapshot.version, begun)
         if serving.indent:
             return Reason.LARGE_INDENT
         return Answer(
@@ -259,15 +281,17 @@ class Reader:
             serving.rendering,
             None,
             chain(begun, parts),
+            serving.rendering.content_type,
         )
 
-    def _answer(
-        self, serving: _Serving, version: int, status: int, parts: Sequence[bytes]
-    ) -> Answer | Reason:
+    def _answer(self, serving: _Serving, version: int, parts: Sequence[bytes]) -> Answer | Reason:
         length = sum(map(len, parts))
         if serving.indent:
             if length > MAX_WHOLE:
                 return Reason.LARGE_INDENT
             parts = (gojson.indent(b"".join(parts)),)
             length = len(parts[0])
-        return Answer(serving.informer, version, status, serving.rendering, length, parts)
+        rendering = serving.rendering
+        return Answer(
+            serving.informer, version, 200, rendering, length, parts, rendering.content_type
+        )

@@ -187,12 +187,10 @@ def _headers(answer: Answer) -> Headers:
 
 def _hit(answer: Answer | Stream) -> Headers:
     """Headers of a cached answer: its age in whole seconds, and what it reflects."""
-    is_stream = isinstance(answer, Stream)
-    content_type = answer.form.stream_type if is_stream else answer.form.content_type
     partial = isinstance(answer, Stream) and answer.caught_up
     how = b"fwd=partial" if partial else b"hit"
     return [
-        (b"content-type", content_type),
+        (b"content-type", answer.content_type),
         *((b"warning", warning) for warning in answer.form.warnings),
         _NO_CACHE,
         (b"age", b"%d" % answer.informer.staleness),

@@ -155,7 +155,6 @@ def test_an_error_is_a_status() -> None:
     assert failure.error.status() == error.status()
     assert failure.frame == error_line(error)
     assert rendering(found).encode_error(error) == error_line(error)
-    assert rendering(found).encode_status(error) == error.status_body()
 
 
 ZERO = {

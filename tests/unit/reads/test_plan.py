@@ -286,27 +286,3 @@ def test_every_reason_says_how_and_why() -> None:
         "stale",
     }
     assert len({reason.detail for reason in Reason}) == len(Reason)
-
-
-_META = "g=meta.k8s.io;v=v1"
-_TABLE = f"application/json;as=Table;{_META}"
-_PROTOBUF = "application/vnd.kubernetes.protobuf"
-
-
-@pytest.mark.parametrize(
-    ("accept", "plainly"),
-    [
-        ("application/json", True),
-        (_PROTOBUF, True),
-        (_TABLE, False),
-        (f"{_TABLE},application/json", True),
-        (f"{_TABLE},{_TABLE}beta1,*/*", True),
-        (f"{_TABLE},{_PROTOBUF},application/json", False),
-        (f"{_TABLE},application/yaml", False),
-    ],
-)
-def test_how_a_failure_is_written(accept: str, *, plainly: bool) -> None:
-    """A Status isn't transformed: it's in the first representation that is accepted without."""
-    read = as_read(request("/api/v1/namespaces/a/pods/x", accept=accept), "")
-    assert isinstance(read, Read)
-    assert read.says_errors_plainly is plainly

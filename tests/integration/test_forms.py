@@ -1,0 +1,368 @@
+"""Each form that is cached against kube-apiserver: the same requests, the same bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import pytest
+
+from proxy.kube.negotiation import JSON, PROTOBUF
+from proxy.kube.selectable import selectable_fields, wire_paths
+from tests.harness.apiserver import ApiServer
+from tests.harness.caching import eventually
+from tests.harness.differential import (
+    assert_source,
+    cache_status,
+    differences,
+    exact_target,
+)
+from tests.harness.forms import CLIENT_GO, METADATA, WHOLE, Asked, frames, list_meta, metadata
+from tests.harness.http import Answer, Server, ask, get
+from tests.harness.objects import Object, configmap, crd, define, node, patch, pod
+from tests.harness.proxy import Proxy
+from tests.integration.selector_objects import fill
+
+_RBAC = "rbac.authorization.k8s.io"
+_RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+_POD = {"containers": [{"name": "c", "image": "i"}]}
+_ONCE = {"spec": {**_POD, "restartPolicy": "Never"}}
+_LABELS = {"app": "x"}
+_TEMPLATE = {"metadata": {"labels": _LABELS}, "spec": _POD}
+_WORKLOAD = {"selector": {"matchLabels": _LABELS}, "template": _TEMPLATE}
+
+
+class Kind(NamedTuple):
+    """A resource, by its group's path and its name, and what its objects have beside metadata."""
+
+    root: str
+    plural: str
+    members: Object
+    namespaced: bool = True
+
+    def path(self, namespace: str) -> str:
+        within = f"/namespaces/{namespace}" if self.namespaced else ""
+        return f"{self.root}{within}/{self.plural}"
+
+    @property
+    def setting(self) -> str:
+        _, _, rest = self.root.partition("/apis/")
+        group, _, version = rest.partition("/")
+        return f"{self.plural}.{version}.{group}" if group else self.plural
+
+
+BUILT_IN = [
+    Kind("/api/v1", "pods", pod("x-1-1")),
+    Kind("/api/v1", "configmaps", configmap("", {"key": "<&>"})),
+    Kind("/api/v1", "secrets", {"stringData": {"a": "b"}}),
+    Kind("/api/v1", "services", {"spec": {"ports": [{"port": 80}]}}),
+    Kind("/api/v1", "nodes", node(""), namespaced=False),
+    Kind("/api/v1", "namespaces", {}, namespaced=False),
+    Kind("/apis/apps/v1", "deployments", {"spec": _WORKLOAD}),
+    Kind("/apis/apps/v1", "replicasets", {"spec": _WORKLOAD}),
+    Kind(
+        "/apis/batch/v1",
+        "jobs",
+        {"spec": {"template": _ONCE}},
+    ),
+    Kind("/apis/coordination.k8s.io/v1", "leases", {"spec": {"holderIdentity": "me"}}),
+    Kind(f"/apis/{_RBAC}/v1", "clusterroles", {"rules": _RULES}, namespaced=False),
+    Kind("/apis/policy/v1", "poddisruptionbudgets", {"spec": {"minAvailable": 1}}),
+    Kind("/apis/discovery.k8s.io/v1", "endpointslices", {"addressType": "IPv4", "endpoints": []}),
+]
+CUSTOM = Kind("/apis/forms.kubecache.dev/v1", "gadgets", {"spec": {"color": "red"}})
+
+_ONLY_SELECTED = [
+    Kind("/api/v1", "replicationcontrollers", {}),
+    Kind("/api/v1", "events", {}),
+    Kind("/apis/events.k8s.io/v1", "events", {}),
+    Kind("/apis/certificates.k8s.io/v1", "certificatesigningrequests", {}, namespaced=False),
+    Kind("/apis/resource.k8s.io/v1", "resourceslices", {}, namespaced=False),
+]
+
+_FORMS = ["json", "protobuf", "metadata", "metadata-protobuf"]
+
+
+class World(NamedTuple):
+    """A proxy that holds everything in every form, and what is behind it."""
+
+    apiserver: Server
+    proxy: Server
+
+
+@pytest.fixture(scope="module")
+def world(apiserver: ApiServer) -> Iterator[World]:
+    define(apiserver.server, crd("Gadget", group="forms.kubecache.dev"))
+    named = [{"resource": each.setting, "forms": _FORMS} for each in (*BUILT_IN, *_ONLY_SELECTED)]
+    custom = {"resource": CUSTOM.setting, "forms": [f for f in _FORMS if f != "protobuf"]}
+    config = {"cache": {"resources": [*named, custom]}}
+    with Proxy(apiserver.kubeconfig(), config=config) as running:
+        yield World(apiserver.server, running.read)
+
+
+class Scene(NamedTuple):
+    """Objects of a kind, written through the proxy, and the version that their changes follow.
+
+    Labels are `of` the scene, and `in` or out of a selection.
+    """
+
+    kind: Kind
+    path: str
+    label: str
+    before: int
+    present: str
+    absent: str
+
+
+def stage(world: World, kind: Kind, namespace: str) -> Scene:
+    """Create four objects; then one leaves the selection, one enters it, one goes, one comes."""
+    path = kind.path(namespace)
+    for name in ("a", "b", "c", "d"):
+        _create(world, kind, namespace, name, selected="no" if name == "c" else "yes")
+    last = get(world.proxy, f"{path}/{namespace}-d", headers=[("Accept", JSON)])
+    patch(world.proxy, f"{path}/{namespace}-a", {"metadata": {"labels": {"in": "no"}}})
+    patch(world.proxy, f"{path}/{namespace}-c", {"metadata": {"labels": {"in": "yes"}}})
+    ask(world.proxy, "DELETE", f"{path}/{namespace}-b?gracePeriodSeconds=0").ok()
+    _create(world, kind, namespace, "e", selected="yes")
+    patch(world.proxy, f"{path}/{namespace}-d", {"metadata": {"annotations": {"changed": "<so>"}}})
+    return Scene(
+        kind, path, f"of={namespace}", int(last.version), f"{namespace}-a", f"{namespace}-absent"
+    )
+
+
+def _create(world: World, kind: Kind, namespace: str, name: str, *, selected: str) -> None:
+    metadata = {"name": f"{namespace}-{name}", "labels": {"of": namespace, "in": selected}}
+    body = {**kind.members, "metadata": metadata}
+    if kind is CUSTOM:
+        body |= {"apiVersion": "forms.kubecache.dev/v1", "kind": "Gadget"}
+    ask(world.proxy, "POST", kind.path(namespace), body=body).ok()
+
+
+def _same(
+    world: World, target: str, accept: str, *, judged: str = "", source: str = "hit"
+) -> Answer:
+    """Ask the proxy, and kube-apiserver for *judged* or the same; returns what both answered."""
+    headers = [("Accept", accept)]
+    actual = get(world.proxy, target, headers=headers)
+    assert_source(actual, source)
+    expected = get(world.apiserver, judged or target, headers=headers)
+    assert differences(expected, actual) == [], (target, accept)
+    return actual
+
+
+def _same_list(world: World, target: str, accept: str, *, source: str = "hit") -> Answer:
+    """Compare a list with kube-apiserver's at the same version."""
+    actual = get(world.proxy, target, headers=[("Accept", accept)])
+    if source:
+        assert_source(actual, source)
+    expected = get(
+        world.apiserver, exact_target(target, list_meta(actual)[0]), headers=[("Accept", accept)]
+    )
+    assert differences(expected, actual) == [], (target, accept)
+    return actual
+
+
+def check_lists(world: World, scene: Scene, asked: Asked) -> None:
+    """Lists of all kinds, and pages of them."""
+    accept, path = asked.listing, scene.path
+    mine = f"labelSelector={scene.label}"
+    for query in (
+        mine,
+        f"{mine},in%3Dyes",
+        f"{mine},in+notin+(yes)",
+        f"{mine},nothing",
+        f"{mine}&resourceVersion=0",
+        f"{mine}&resourceVersion={scene.before}&resourceVersionMatch=NotOlderThan",
+        f"fieldSelector=metadata.name%3D{scene.present}",
+        f"fieldSelector=metadata.name%3D{scene.absent}",
+        f"{mine}&fieldSelector=metadata.name!%3D{scene.present}",
+        "",
+        "pretty=1",
+    ):
+        _same_list(world, f"{path}?{query}", accept)
+    version = list_meta(_same_list(world, f"{path}?{mine}", accept))[0]
+    _same(world, f"{path}?{mine}&resourceVersion={version}&resourceVersionMatch=Exact", accept)
+    if scene.kind.namespaced:
+        _same_list(world, f"{scene.kind.path('nobody')}?limit=2", accept)
+        _same_list(world, f"{scene.kind.path('nobody')}", accept)
+    check_pages(world, f"{path}?limit=2", accept)
+    check_pages(world, f"{path}?limit=1&{mine}", accept)
+
+
+def check_pages(world: World, target: str, accept: str) -> None:
+    """All pages of a list, each by the token of the one before."""
+    page = _same_list(world, target, accept)
+    count = 0
+    while (token := list_meta(page)[1]) and count < 4:
+        page = _same(world, f"{target}&continue={token}", accept)
+        count += 1
+    assert count
+
+
+def check_gets(world: World, scene: Scene, accept: str) -> None:
+    for query in ("", "?resourceVersion=0", f"?resourceVersion={scene.before}", "?pretty=1"):
+        _same(world, f"{scene.path}/{scene.present}{query}", accept)
+    can_be_told = accept.endswith(JSON) or accept == PROTOBUF
+    for query in ("", "?pretty=1"):
+        source = "hit" if can_be_told else "fwd=vary-miss"
+        _same(world, f"{scene.path}/{scene.absent}{query}", accept, source=source)
+
+
+_BOOKMARK_VERSION = re.compile(
+    rb"(?<=resourceVersion\":\")\d+|(?<=\x2a\x002[\x02-\x06])\d+(?=8\x00B)"
+)
+
+
+def check_watches(world: World, scene: Scene, accept: str) -> None:
+    """What came after a version, for several selections; and all that is there, with its end."""
+    mine = f"labelSelector={scene.label}"
+    initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    queries = [
+        f"{mine}&resourceVersion={scene.before}",
+        f"{mine},in%3Dyes&resourceVersion={scene.before}",
+        f"{mine}&fieldSelector=metadata.name%3D{scene.present}&resourceVersion={scene.before}",
+        f"{mine}&resourceVersion=0",
+        f"{mine}&{initial}",
+    ]
+    with ThreadPoolExecutor(2 * len(queries)) as pool:
+        pairs = [
+            [pool.submit(_watched, server, f"{scene.path}?{query}", accept) for server in world]
+            for query in queries
+        ]
+        for query, (expected, actual) in zip(queries, pairs, strict=True):
+            assert_source(actual.result(), "hit")
+            seen = [_frames(each.result()) for each in (expected, actual)]
+            assert len(seen[0]) > 1, query
+            assert seen[0] == seen[1], query
+
+
+def _watched(server: Server, target: str, accept: str) -> Answer:
+    return get(server, f"{target}&watch=1&timeoutSeconds=1", headers=[("Accept", accept)])
+
+
+def _frames(answer: Answer) -> list[bytes]:
+    """The frames of a finished watch; the version of a bookmark depends on the moment."""
+    assert answer.status == 200
+    content_type = answer.header("Content-Type") or ""
+    found = frames(answer.body, content_type)
+    return [content_type.encode()] + [
+        _BOOKMARK_VERSION.sub(b"N", each) if b"BOOKMARK" in each[:24] else each for each in found
+    ]
+
+
+def check(world: World, scene: Scene, asked: Asked) -> None:
+    """All that a form is asked for, once the last write of the scene has reached the cache."""
+
+    def is_hit() -> bool:
+        answer = get(world.proxy, scene.path, headers=[("Accept", asked.listing)])
+        return cache_status(answer).hit
+
+    eventually(is_hit, f"{scene.path} is cached")
+    check_gets(world, scene, asked.other)
+    check_lists(world, scene, asked)
+    check_watches(world, scene, asked.other)
+
+
+@pytest.mark.parametrize("kind", BUILT_IN, ids=[each.plural for each in BUILT_IN])
+def test_whole_objects(world: World, kind: Kind, namespace: str) -> None:
+    scene = stage(world, kind, namespace)
+    for asked in (WHOLE["protobuf"], CLIENT_GO):
+        check(world, scene, asked)
+
+
+@pytest.mark.parametrize("asked", METADATA.values(), ids=METADATA)
+@pytest.mark.parametrize(
+    "kind", [BUILT_IN[0], BUILT_IN[1], CUSTOM], ids=["pods", "configmaps", "custom"]
+)
+def test_metadata(world: World, kind: Kind, asked: Asked, namespace: str) -> None:
+    check(world, stage(world, kind, namespace), asked)
+
+
+@pytest.mark.parametrize("kind", [BUILT_IN[1], CUSTOM], ids=["configmaps", "custom"])
+def test_a_session_sees_its_writes_in_every_form(world: World, kind: Kind, namespace: str) -> None:
+    whole = {} if kind is CUSTOM else WHOLE
+    for name, asked in (whole | METADATA).items():
+        _create(world, kind, namespace, name, selected="yes")
+        target = f"{kind.path(namespace)}/{namespace}-{name}"
+        _same(world, target, asked.other, source="")
+        changed = patch(world.proxy, target, {"metadata": {"labels": {"now": "changed"}}})
+        _same(world, target, asked.other, source="")
+        query = f"{kind.path(namespace)}?labelSelector=now"
+        listed = _same_list(world, query, asked.listing, source="")
+        assert int(list_meta(listed)[0]) >= int(changed["metadata"]["resourceVersion"])
+        ask(world.proxy, "DELETE", target).ok()
+        assert get(world.proxy, target, headers=[("Accept", asked.other)]).status == 404
+
+
+def test_custom_resources_have_no_protobuf(world: World, namespace: str) -> None:
+    """What client-go asks for is forwarded until it's known that JSON will be the answer."""
+    scene = stage(world, CUSTOM, namespace)
+
+    def is_cached() -> bool:
+        answer = get(world.proxy, scene.path, headers=[("Accept", CLIENT_GO.listing)])
+        assert answer.header("Content-Type") == JSON
+        return cache_status(answer).hit
+
+    assert not is_cached()
+    eventually(is_cached, "known to have no protobuf")
+    check_lists(world, scene, CLIENT_GO)
+    check_watches(world, scene, CLIENT_GO.other)
+    _same(world, f"{scene.path}/{scene.present}", CLIENT_GO.other)
+    missing = _same(world, f"{scene.path}/{scene.absent}", CLIENT_GO.other)
+    assert missing.header("Content-Type") == PROTOBUF
+    _same(world, scene.path, PROTOBUF, source="fwd=vary-miss")
+
+
+@pytest.mark.parametrize("media", [JSON, PROTOBUF])
+def test_a_form_that_does_not_fit_is_refused(world: World, media: str, namespace: str) -> None:
+    path = BUILT_IN[1].path(namespace)
+    _create(world, BUILT_IN[1], namespace, "x", selected="yes")
+    asked = metadata(media)
+    for target, accept in ((path, asked.other), (f"{path}/{namespace}-x", asked.listing)):
+        answer = _same(world, target, accept, source="fwd=vary-miss")
+        assert answer.status == 406
+
+
+def test_fields_are_selected_by_in_protobuf(world: World, namespace: str) -> None:
+    """Every field that is known, by each value that objects have."""
+    fill(world.proxy, namespace)
+    unused = set()
+    for kind in (*BUILT_IN, *_ONLY_SELECTED):
+        group = kind.root.removeprefix("/apis/").partition("/")[0] if "apis" in kind.root else ""
+        path = kind.path(namespace)
+        if not (fields := selectable_fields(group, kind.plural)):
+            continue
+        items = get(world.apiserver, path).ok().json()["items"]
+        for field in fields:
+            values = {_value(item, one) for item in items for one in field.paths}
+            if not values - {""}:
+                unused.add((kind.setting, field.label))
+            for value in {*values, "", "other", field.default} - {None}:
+                escaped = (
+                    re.sub(r"([,=\\])", r"\\\1", value).replace("\\", "%5C").replace(",", "%2C")
+                )
+                for operator in ("%3D", "!%3D"):
+                    target = f"{path}?fieldSelector={field.label}{operator}{escaped}"
+                    _same_list(world, target, PROTOBUF)
+        assert wire_paths(group, kind.plural)
+    assert unused <= {("pods", "status.podIPs")}
+
+
+def _value(item: Object, path: tuple[str, ...]) -> str:
+    found: object = item
+    for step in path:
+        found = found.get(step, "") if isinstance(found, dict) else ""
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
+@pytest.mark.parametrize("asked", METADATA.values(), ids=METADATA)
+def test_fields_beside_metadata_are_not_told_from_it(
+    world: World, asked: Asked, namespace: str
+) -> None:
+    target = f"{BUILT_IN[0].path(namespace)}?fieldSelector=spec.nodeName%3Dnode-0"
+    _create(world, BUILT_IN[0], namespace, "x", selected="yes")
+    answer = get(world.proxy, target, headers=[("Accept", asked.listing)])
+    assert_source(answer, "fwd=uri-miss")
+    assert namespace.encode() in answer.ok().body

@@ -14,9 +14,8 @@ from proxy.forms.described import Described, Subject
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
 from proxy.forms.messages import MessageDecoder
 from proxy.forms.objects import Object
-from proxy.kube import gojson
-from proxy.kube.envelope import decode_status, encode_status
-from proxy.kube.errors import ApiError, from_status
+from proxy.kube.envelope import encode_status, read_error
+from proxy.kube.errors import ApiError
 from proxy.kube.gogo import field, find, varint, varint_size
 from proxy.kube.negotiation import PROTOBUF, FormName, Representation
 from proxy.kube.protobuf import CLASSES, MAGIC, unwrap
@@ -161,7 +160,7 @@ class ProtobufForm(Described):
             event = CLASSES["WatchEvent"].FromString(line)
             encoded = event.object.raw
             if event.type == "ERROR":
-                return Failure(_error(encoded), len(line).to_bytes(4) + line)
+                return Failure(read_error(0, encoded), len(line).to_bytes(4) + line)
             raw = _message(encoded).raw
             if event.type == "BOOKMARK":
                 return self._decode_bookmark(raw)
@@ -249,10 +248,6 @@ def _message(body: bytes) -> Any:
     if unknown is None:
         raise ValueError("no envelope of plain protobuf")
     return unknown
-
-
-def _error(encoded: bytes) -> ApiError:
-    return from_status(0, gojson.encode(decode_status(PROTOBUF, encoded) or {}))
 
 
 def _token(metadata: Any) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from proxy.kube import gojson
-from proxy.kube.errors import ApiError
+from proxy.kube.errors import ApiError, from_status
 from proxy.kube.negotiation import JSON
 from proxy.kube.protobuf import CLASSES, MAGIC, unwrap, wrap
 from proxy.kube.versions import parse_version
@@ -139,6 +139,16 @@ def decode_status(content_type: str, body: bytes) -> dict[str, Any] | None:
         return _status_of_protobuf(body) if media == PROTOBUF else None
     except NOT_UNDERSTOOD:
         return None
+
+
+def read_error(code: int, body: bytes) -> ApiError:
+    """Rebuild the error that an API server answered in either encoding, with HTTP *code*.
+
+    In an ERROR event, where there's none, *code* is 0.
+    """
+    if body.startswith(MAGIC):
+        body = gojson.encode(decode_status(PROTOBUF, body) or {})
+    return from_status(code, body)
 
 
 def media_type(content_type: str) -> str:

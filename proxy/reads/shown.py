@@ -16,6 +16,9 @@ from proxy.kube.requests import Headers, Request, content_type_of, header_of
 _HEAD = re.compile(
     rb'\{"kind":"\w+","apiVersion":"[\w./-]+","metadata":\{"resourceVersion":"(\d+)"'
 )
+_PROTOBUF_HEAD = re.compile(
+    rb"k8s\0\n.\n.[\w./-]+\x12.\w+List\x12.{1,5}?\n.\n\0\x12.(\d+)\x1a", re.DOTALL
+)
 _TAIL = re.compile(rb'"kind":"\w+List","metadata":\{[^{}]*"resourceVersion":"(\d+)"[^{}]*\}\}\n?\Z')
 
 
@@ -85,7 +88,7 @@ def _version(headers: Headers, first: bytes, last: bytes, *, is_whole: bool) -> 
     """Find the resourceVersion that an answer shows; 0 where it isn't seen at a glance."""
     if header_of(headers, b"content-encoding"):
         return 0
-    if found := _HEAD.match(first) or _TAIL.search(last):
+    if found := _HEAD.match(first) or _PROTOBUF_HEAD.match(first) or _TAIL.search(last):
         return int(found[1])
     envelope = read_envelope(content_type_of(headers), first) if is_whole else None
     return (envelope and envelope.version) or 0

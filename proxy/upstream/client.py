@@ -14,7 +14,8 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.kube.errors import ApiError, BadRequest, ServiceUnavailable, Timeout, from_status
+from proxy.kube.envelope import read_error
+from proxy.kube.errors import ApiError, BadRequest, ServiceUnavailable, Timeout
 from proxy.kube.negotiation import JSON
 from proxy.kube.requests import Headers
 from proxy.upstream.credentials import Credentials
@@ -203,7 +204,7 @@ class Client:
         async with self.open("GET", target, headers) as response:
             body = await response.body()
         if response.status != 200:
-            raise from_status(response.status, body)
+            raise read_error(response.status, body)
         return response.headers, body
 
     async def frames(
@@ -222,7 +223,7 @@ class Client:
         headers = ((b"Accept", accept.encode()), _PLAIN, *((_LIVE,) if live else ()))
         async with self.open("GET", target, headers, read_timeout=None) as response:
             if response.status != 200:
-                raise from_status(response.status, await response.body())
+                raise read_error(response.status, await response.body())
             yield []
             cutting = framer()
             async for chunk in response.chunks:

@@ -9,7 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
+from proxy.forms.json import JsonForm
+from proxy.forms.protobuf import Kind as ProtobufKind
+from proxy.forms.protobuf import ProtobufRendering, Shown
+from proxy.kube.errors import Expired
 from proxy.kube.negotiation import JSON, PROTOBUF
+from proxy.kube.resources import Resource, ResourceInfo
 from proxy.kube.selectable import selectable_fields, wire_paths
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import eventually
@@ -366,3 +371,39 @@ def test_fields_beside_metadata_are_not_told_from_it(
     answer = get(world.proxy, target, headers=[("Accept", asked.listing)])
     assert_source(answer, "fwd=uri-miss")
     assert namespace.encode() in answer.ok().body
+
+
+def test_a_version_that_is_too_old() -> None:
+    """The ERROR that ends a watch, passed on and written anew."""
+    path = "/api/v1/namespaces/default/configmaps"
+    with ApiServer() as own:
+        _same_failures(own, path)
+
+
+def _same_failures(own: ApiServer, path: str) -> None:
+    old = ask(own.server, "POST", path, body=configmap("old")).ok().version
+    ask(own.server, "POST", path, body=configmap("new")).ok()
+    own.restart()
+    own.compact()
+    resources = [{"resource": "configmaps", "forms": _FORMS}]
+    with Proxy(own.kubeconfig(), config={"cache": {"resources": resources}}) as running:
+        target = f"{path}?resourceVersion={old}"
+        told = _watched(own.server, target, JSON).json()["object"]["message"]
+        for name, asked in (WHOLE | METADATA).items():
+            expected, actual = (
+                _watched(server, target, asked.other) for server in (own.server, running.read)
+            )
+            assert_source(actual, "fwd=partial")
+            assert differences(expected, actual) == [], name
+            [frame] = frames(expected.body, expected.header("Content-Type") or "")
+            assert _error_frame(expected, Expired(told)) == frame, name
+
+
+def _error_frame(answer: Answer, error: Expired) -> bytes:
+    """An ERROR in the encoding of an answer."""
+    info = ResourceInfo(Resource("", "v1", "configmaps"), "ConfigMap", namespaced=True)
+    if (answer.header("Content-Type") or "").startswith(PROTOBUF):
+        kind = ProtobufKind("v1", "ConfigMap", "ConfigMapList")
+        return ProtobufRendering(kind, Shown(), ()).encode_error(error)
+    sample = b'{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"}}'
+    return JsonForm(info, sample).encode_error(error)

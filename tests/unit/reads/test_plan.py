@@ -7,6 +7,7 @@ from proxy.cache.view import View
 from proxy.forms.form import EventType
 from proxy.forms.json import JsonForm
 from proxy.kube.continuation import Token, encode_token
+from proxy.kube.negotiation import FormName
 from proxy.kube.requests import Request, parse_request
 from proxy.kube.resources import Resource, ResourceInfo
 from proxy.reads.plan import (
@@ -90,6 +91,31 @@ def test_requests_that_no_informer_answers(
     target: str, method: str, headers: dict[str, str], reason: Reason
 ) -> None:
     assert as_read(request(target, method, **headers), OWN) is reason
+
+
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("", FormName.JSON),
+        ("*/*", FormName.JSON),
+        (_PROTOBUF, FormName.PROTOBUF),
+        (f"{_PROTOBUF},application/json", FormName.PROTOBUF),
+        (f"application/json,{_PROTOBUF}", FormName.JSON),
+        (f"{_METADATA},application/json", FormName.JSON),
+        (f"{_METADATA},{_PROTOBUF}", FormName.PROTOBUF),
+        (_METADATA, None),
+        (f"{_METADATA},application/yaml", None),
+        (f"{_METADATA},application/yaml,application/json", None),
+    ],
+)
+def test_the_form_of_a_failure(accept: str, status: FormName | None) -> None:
+    read = as_read(request(f"{PODS}/p", accept=accept), OWN)
+    assert isinstance(read, Read)
+    assert read.status is status
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from proxy.kube.requests import MAX_CLIENT, Request, parse_request
 from proxy.reads.shown import Shown
 from tests.unit.builders import PODS, WIDGETS, Clock, Wire, item
 from tests.unit.cache.sources import ServedSource
+from tests.unit.messages import Messages, message
 from tests.unit.served import Served
 
 PODS_OF_A = "/api/v1/namespaces/a/pods"
@@ -62,6 +63,7 @@ def expected(
 
 OBJECT = PODS.object(item("x", version=7))
 PAGE = PODS.page(item("x", version=7), item("y", version=8), version=9)
+MESSAGES = Messages("v1", "Pod").page(message("x", version=7), version=9)
 WIDGET_PAGE = WIDGETS.page(item("x", version=7), version=9)
 TABLE = (
     b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9"},"rows":[]}'
@@ -76,6 +78,7 @@ WIDGETS_OF_A = "/apis/example.com/v1/namespaces/a/widgets"
         (PODS_OF_A, [PAGE], "a/", 9),
         ("/api/v1/pods", [PAGE], "", 9),
         (PODS_OF_A, [PAGE[:120], PAGE[120:]], "a/", 9),
+        (PODS_OF_A, [MESSAGES], "a/", 9),
         (PODS_OF_A, [TABLE], "a/", 9),
         # What isn't seen at a glance has to be proven.
         (f"{PODS_OF_A}/x", [OBJECT[:50], OBJECT[50:]], "a/x", 0),

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from bench import conflicts, consistency, gets, lists, pauses, pings, scale, sync, watches
+from bench import conflicts, consistency, forms, gets, lists, pauses, pings, scale, sync, watches
 from bench.report import Figure, table, write_json
 from bench.world import NAMESPACES, World, build
 
@@ -23,6 +23,7 @@ MANY_PODS: dict[str, _Measure] = {
     "gets": gets.gets,
     "live": gets.live,
     "lists": lists.lists,
+    "forms": forms.forms,
     "sync": sync.sync,
     "pings": pings.pings,
     "session": consistency.session,

@@ -8,7 +8,13 @@ import msgspec
 import pytest
 
 from proxy.forms.objects import ObjectDecoder
-from proxy.kube.selectable import field_text, knows_namespace, selectable_fields
+from proxy.kube.selectable import (
+    _BY_RESOURCE,
+    field_text,
+    knows_namespace,
+    selectable_fields,
+    wire_paths,
+)
 
 
 def _read(group: str, plural: str, found: dict[str, Any]) -> dict[str, object]:
@@ -142,3 +148,18 @@ def test_one_namespaced_resource_does_not_select_by_namespace() -> None:
 )
 def test_leaves_are_written_as_go_writes_them(value: str | int, expected: str) -> None:
     assert field_text(value) == expected
+
+
+@pytest.mark.parametrize(("group", "plural"), _BY_RESOURCE)
+def test_every_path_has_its_numbers_in_protobuf(group: str, plural: str) -> None:
+    fields = selectable_fields(group, plural)
+    assert fields is not None
+    paths = wire_paths(group, plural)
+    assert paths.keys() == {path for field in fields for path in field.paths}
+    places = [place.numbers for place in paths.values()]
+    assert len({*places}) == len(places)
+    assert {place.type for place in paths.values()} <= {"string", "bool", "int32"}
+
+
+def test_numbers_of_what_is_not_known() -> None:
+    assert wire_paths("example.com", "widgets") == {}

@@ -13,6 +13,11 @@ _UNSURE = frozenset({"application/yaml", "application/cbor", "application/*"})
 """What one answer is given in and another isn't: YAML never streams, and go-restful's router takes
 ``application/*`` for nothing on some paths."""
 
+_DECISIVE = frozenset({"pretty", "sv"})
+_TRANSFORMING = frozenset({"g", "v"})
+"""Parameters by whose values a clause is met or passed over (``acceptMediaTypeOptions``): those
+that nobody sends, and those that mean nothing without a kind."""
+
 _MEDIA = re.compile(r"[a-z]+/[a-z0-9.+-]+")
 _QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")
 _INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
@@ -114,9 +119,13 @@ def _is_offered(clause: _Clause) -> bool:
 def _representation(clause: _Clause) -> Representation | None:
     """Read a clause; None for one whose answer isn't sure."""
     media, parameters = clause.media, clause.parameters
-    if clause.quality <= 0 or "pretty" in parameters:
+    if clause.quality <= 0 or not _DECISIVE.isdisjoint(parameters):
+        return None
+    if parameters.get("stream", "") not in ("", "watch"):
         return None
     kind = parameters.get("as")
+    if kind is None and not _TRANSFORMING.isdisjoint(parameters):
+        return None
     if kind is None:
         if media in _JSON_RANGES:
             return PLAIN

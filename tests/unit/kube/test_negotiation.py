@@ -105,6 +105,12 @@ JSON_TABLE = Representation(FormName.TABLE, "v1")
                 Representation(FormName.METADATA, "v1", is_list=True),
             ],
         ),
+        # What the API server may refuse for its parameters isn't answered here.
+        ("application/json;g=meta.k8s.io", []),
+        (f"{PROTOBUF};v=v1", []),
+        ("application/json;sv=v2", []),
+        ("application/json;stream=other", []),
+        (f"application/json;stream=watch;{METADATA_V1}", [Representation(FormName.METADATA, "v1")]),
         # There are no Tables in protobuf.
         (f"{PROTOBUF};{TABLE}", []),
         (f"{PROTOBUF};{TABLE},application/json;{TABLE}", [JSON_TABLE]),

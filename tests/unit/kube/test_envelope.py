@@ -15,9 +15,17 @@ from proxy.kube.envelope import (
     decode_status,
     encode_status,
     read_envelope,
+    read_error,
     read_precondition,
 )
-from proxy.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, conflict
+from proxy.kube.errors import (
+    ApiError,
+    Conflict,
+    NotAcceptable,
+    NotFound,
+    TooManyRequests,
+    conflict,
+)
 from proxy.kube.protobuf import CLASSES, MAGIC, wrap
 from proxy.kube.resources import Resource
 
@@ -265,3 +273,21 @@ def test_unknown_members_of_json_are_kept() -> None:
     read = decode_status(JSON, content)
     assert read is not None
     assert encode_status(read, JSON) == content
+
+
+@pytest.mark.parametrize("content_type", [JSON, PROTOBUF])
+@pytest.mark.parametrize("code", [0, 429])
+def test_errors_are_rebuilt_from_either_encoding(content_type: str, code: int) -> None:
+    error = TooManyRequests("slowly", retry_after=3)
+    found = read_error(code, encode_status(error, content_type))
+    assert type(found) is TooManyRequests
+    assert found.status() == error.status()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"no Status", MAGIC, MAGIC + b"\xff", wrap("v1", "Pod", b"")]
+)
+def test_errors_without_a_status(body: bytes) -> None:
+    found = read_error(406, body)
+    assert type(found) is NotAcceptable
+    assert found.code == 406

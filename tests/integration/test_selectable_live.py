@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
+from proxy.forms.form import plainly
 from proxy.forms.json import JsonForm
+from proxy.forms.protobuf import protobuf_form
+from proxy.kube.negotiation import PROTOBUF
 from proxy.kube.resources import Resource, ResourceInfo
 from proxy.kube.selectable import selectable_fields
 from proxy.kube.selectors import FieldSelector, FieldTerm, LabelSelector
@@ -107,3 +110,32 @@ def _differences(session: Session, each: Listable, labels: list[str]) -> Iterato
 def _answered(form: JsonForm, label: str) -> bool:
     selector = FieldSelector((FieldTerm(label, "x", negated=False),))
     return select_by(form, "", LabelSelector(), selector) is not None
+
+
+def test_every_resource_is_read_and_written_in_protobuf(everything: Everything) -> None:
+    """Lists as they came, of the objects that are there, and with the values that JSON has."""
+    wrong = {
+        str(each.info.resource): difference
+        for each in everything.listables
+        if (difference := _protobuf_difference(everything.session, each))
+    }
+    assert wrong == {}
+
+
+def _protobuf_difference(session: Session, each: Listable) -> str:
+    path = each.info.resource.path()
+    listed = session.ask("GET", path, headers=(("Accept", PROTOBUF),)).ok()
+    form = protobuf_form(each.info, listed.body)
+    page = form.decode_page(listed.body)
+    rendering = plainly(form)
+    size = rendering.measure_items(page.objects)
+    head, tail = rendering.encode_list_envelope(page.version, "", 0, size)
+    if head + rendering.encode_items(page.objects) + tail != listed.body:
+        return "is written in another way"
+    held = each.form.decode_page(session.ask("GET", path).ok().body)
+    if form.field_labels != each.form.field_labels:
+        return f"has the fields {[*form.field_labels]}"
+    pairs = zip(page.objects, held.objects, strict=True) if page.version == held.version else ()
+    if any(one.fields != other.fields or one.key != other.key for one, other in pairs):
+        return "has other values"
+    return ""

@@ -94,6 +94,7 @@ def test_requests_that_no_informer_answers(
 
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
@@ -108,6 +109,9 @@ _PROTOBUF = "application/vnd.kubernetes.protobuf"
         (f"{_METADATA},application/json", FormName.JSON),
         (f"{_METADATA},{_PROTOBUF}", FormName.PROTOBUF),
         (_METADATA, None),
+        (_TABLE, None),
+        (f"{_TABLE},{_TABLE}beta1,*/*", FormName.JSON),
+        (f"{_TABLE},{_PROTOBUF},application/json", FormName.PROTOBUF),
         (f"{_METADATA},application/yaml", None),
         (f"{_METADATA},application/yaml,application/json", None),
     ],

@@ -86,19 +86,17 @@ class Forwarder:
         upstream = await tunnel.connect(credentials, own=own)
         headers = [pair for pair in exchange.headers if pair[0] not in OWN]
         if exchange.connection.is_closing:
-            upstream[1].close()
+            upstream.close()
             raise ClientGoneError
-        upstream[1].write(
-            tunnel.request_head(
-                credentials, request.method, request.raw_target, headers, authorization
-            )
+        head = tunnel.request_head(
+            credentials, request.method, request.raw_target, headers, authorization
         )
         client = exchange.connection.take_over()
 
         def answered(status: int) -> None:
             exchange.status = status
 
-        await race(tunnel.splice(client, upstream, answered), None, self._draining)
+        await race(tunnel.splice(client, upstream, head, answered), None, self._draining)
 
     async def _pass_through(
         self, request: Request, reason: Reason, exchange: Exchange, read_timeout: float | None

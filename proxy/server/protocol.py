@@ -351,9 +351,11 @@ class Protocol(HttpToolsProtocol):
         self.connections.discard(self)
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
+        if self.flow.write_paused:  # by an answer before it
+            protocol.pause_writing()
+        self.flow.resume_reading()  # before what was read ahead, which may be enough to pause it
         reader.feed_data(self._unparsed)
         self._hang_up()
-        self.flow.resume_reading()
         self._let_go()
         return reader, asyncio.StreamWriter(self.transport, protocol, reader, self.loop)
 

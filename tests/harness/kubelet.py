@@ -471,10 +471,10 @@ async def _echo(
     seen = f"X-Seen: {request.method} {request.target}\r\n"
     if "refuse" in request.words:
         code = HTTPStatus(int(request.words[-1]))
-        body = f"refused: {code.phrase}\n"
-        head = f"HTTP/1.1 {code} {code.phrase}\r\nContent-Length: {len(body)}\r\n{seen}"
+        why = f"refused: {code.phrase}\n"
+        head = f"HTTP/1.1 {code} {code.phrase}\r\nContent-Length: {len(why)}\r\n{seen}"
         head += "Content-Type: text/plain\r\n"
-        writer.write(f"{head}Connection: close\r\n\r\n{body}".encode())
+        writer.write(f"{head}Connection: close\r\n\r\n{why}".encode())
     elif upgrade := request.headers.get("upgrade"):
         head = f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {upgrade}"
         writer.write(f"{head}\r\n{seen}\r\n".encode())

@@ -50,6 +50,8 @@ class Forwarder:
         if not with_body:
             exchange.skip_body()
         exchange.is_watch = _is_watch(request)
+        # Logs that a person leaves in a pager wait there; only a socket's worth is held of them.
+        exchange.connection.may_stall = _is_streaming(request)
         streams = exchange.is_watch or _is_streaming(request)
         if exchange.source == "write" and request.target is not None and not streams:
             passing = self._write(request, reason, exchange)

@@ -66,6 +66,8 @@ class Protocol(HttpToolsProtocol):
     _watching: asyncio.TimerHandle | None = None
     _backlog = inf
     is_slow = False
+    may_stall = False
+    """Whether this answer may be left unread for as long as its client likes."""
     _deadline: asyncio.TimerHandle | None = None
     _is_open = False
     _answered = False
@@ -122,6 +124,7 @@ class Protocol(HttpToolsProtocol):
             return
         self._in_head = False
         self._overhead = 0
+        self.may_stall = False
         self._stop_waiting()
         if len(self.headers) > MAX_HEADERS:
             self._refuse(RequestTooLarge(f"a request may have {MAX_HEADERS} headers"))
@@ -289,9 +292,9 @@ class Protocol(HttpToolsProtocol):
         self._stop_watching()
 
     def _check_progress(self) -> None:
-        """Cut a client that has read nothing for so long, whatever it's sent."""
+        """Cut a client that has read nothing for so long, whatever it's sent but a stream."""
         backlog = self.transport.get_write_buffer_size()
-        if backlog >= self._backlog:
+        if backlog >= self._backlog and not self.may_stall:
             self.is_slow = True
             self.abort()
             return

@@ -1,6 +1,7 @@
 """What the proxy doesn't answer itself goes to the API server, and its answer comes back."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from proxy.kube.options import MAX_QUERY, parse_query
 from proxy.kube.requests import Headers, Request, verb_of
@@ -108,6 +109,8 @@ class Forwarder:
             asked = [*asked, (b"cache-control", b"no-cache")]
         within = None if read_timeout is None else BODY_TIMEOUT
         body = exchange.body(within) if _has_body(exchange.headers) else None
+        if body is not None and within is None:
+            body = _head_first(body)
         if body is None and read_timeout is not None and LiveReads.covers(request):
             opened = self._live.open(request, asked)
         else:
@@ -139,6 +142,13 @@ class Forwarder:
             async for chunk in written.chunks:
                 await exchange.write(chunk)
         await exchange.finish()
+
+
+async def _head_first(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Have a stream's head sent: aiohttp keeps one back until there is something of the body."""
+    yield b""
+    async for chunk in body:
+        yield chunk
 
 
 def _forwarded(reason: Reason, *, collapsed: bool = False) -> tuple[bytes, bytes]:

@@ -214,6 +214,27 @@ def test_a_slow_handshake(stub: Stub, tunnels: Proxy) -> None:
     eventually(lambda: counted() == 1, "it's counted with its status")
 
 
+def test_bodies_flow_both_ways_at_once_without_an_upgrade(stub: Stub, tunnels: Proxy) -> None:
+    """Each part of the answer is told before the next part of the request is."""
+
+    def script(wire: socket.socket) -> None:
+        wire.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while part := wire.recv(65536):
+            wire.sendall(part)
+
+    stub.script = script
+    target = b"/api/v1/namespaces/n/pods/p/proxy/x"
+    head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" % target
+    with asked(tunnels, head) as wire:
+        assert b" 200 " in _head(wire)
+        for number in range(5):
+            part = b"4\r\npar%d\r\n" % number
+            wire.sendall(part)
+            assert _exactly(wire, len(part)) == part
+        wire.sendall(b"0\r\n\r\n")
+        assert _exactly(wire, 5) == b"0\r\n\r\n"
+
+
 # --- refusals ----------------------------------------------------------------------------------
 
 REFUSALS = [

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -385,6 +385,8 @@ async def _messages(server: Server, target: str, protocol: str, said: list[bytes
         if kind == websocket.BINARY and payload:
             channels[payload[0]] += payload[1:]
     writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
     return [bytes(each) for each in channels]
 
 

@@ -1,6 +1,7 @@
 """What the proxy doesn't answer itself goes to the API server, and its answer comes back."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from proxy.kube.options import MAX_QUERY, parse_query
 from proxy.kube.requests import Headers, Request, verb_of
@@ -50,6 +51,8 @@ class Forwarder:
         if not with_body:
             exchange.skip_body()
         exchange.is_watch = _is_watch(request)
+        # Logs that a person leaves in a pager wait there; only a socket's worth is held of them.
+        exchange.connection.may_stall = _is_streaming(request)
         streams = exchange.is_watch or _is_streaming(request)
         if exchange.source == "write" and request.target is not None and not streams:
             passing = self._write(request, reason, exchange)
@@ -86,19 +89,17 @@ class Forwarder:
         upstream = await tunnel.connect(credentials, own=own)
         headers = [pair for pair in exchange.headers if pair[0] not in OWN]
         if exchange.connection.is_closing:
-            upstream[1].close()
+            upstream.close()
             raise ClientGoneError
-        upstream[1].write(
-            tunnel.request_head(
-                credentials, request.method, request.raw_target, headers, authorization
-            )
+        head = tunnel.request_head(
+            credentials, request.method, request.raw_target, headers, authorization
         )
         client = exchange.connection.take_over()
 
         def answered(status: int) -> None:
             exchange.status = status
 
-        await race(tunnel.splice(client, upstream, answered), None, self._draining)
+        await race(tunnel.splice(client, upstream, head, answered), None, self._draining)
 
     async def _pass_through(
         self, request: Request, reason: Reason, exchange: Exchange, read_timeout: float | None
@@ -108,6 +109,8 @@ class Forwarder:
             asked = [*asked, (b"cache-control", b"no-cache")]
         within = None if read_timeout is None else BODY_TIMEOUT
         body = exchange.body(within) if _has_body(exchange.headers) else None
+        if body is not None and within is None:
+            body = _head_first(body)
         if body is None and read_timeout is not None and LiveReads.covers(request):
             opened = self._live.open(request, asked)
         else:
@@ -139,6 +142,13 @@ class Forwarder:
             async for chunk in written.chunks:
                 await exchange.write(chunk)
         await exchange.finish()
+
+
+async def _head_first(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Have a stream's head sent: aiohttp keeps one back until there is something of the body."""
+    yield b""
+    async for chunk in body:
+        yield chunk
 
 
 def _forwarded(reason: Reason, *, collapsed: bool = False) -> tuple[bytes, bytes]:

@@ -66,6 +66,8 @@ class Protocol(HttpToolsProtocol):
     _watching: asyncio.TimerHandle | None = None
     _backlog = inf
     is_slow = False
+    may_stall = False
+    """Whether this answer may be left unread for as long as its client likes."""
     _deadline: asyncio.TimerHandle | None = None
     _is_open = False
     _answered = False
@@ -122,6 +124,7 @@ class Protocol(HttpToolsProtocol):
             return
         self._in_head = False
         self._overhead = 0
+        self.may_stall = False
         self._stop_waiting()
         if len(self.headers) > MAX_HEADERS:
             self._refuse(RequestTooLarge(f"a request may have {MAX_HEADERS} headers"))
@@ -289,9 +292,9 @@ class Protocol(HttpToolsProtocol):
         self._stop_watching()
 
     def _check_progress(self) -> None:
-        """Cut a client that has read nothing for so long, whatever it's sent."""
+        """Cut a client that has read nothing for so long, whatever it's sent but a stream."""
         backlog = self.transport.get_write_buffer_size()
-        if backlog >= self._backlog:
+        if backlog >= self._backlog and not self.may_stall:
             self.is_slow = True
             self.abort()
             return
@@ -351,9 +354,11 @@ class Protocol(HttpToolsProtocol):
         self.connections.discard(self)
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
+        if self.flow.write_paused:  # by an answer before it
+            protocol.pause_writing()
+        self.flow.resume_reading()  # before what was read ahead, which may be enough to pause it
         reader.feed_data(self._unparsed)
         self._hang_up()
-        self.flow.resume_reading()
         self._let_go()
         return reader, asyncio.StreamWriter(self.transport, protocol, reader, self.loop)
 

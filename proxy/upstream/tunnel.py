@@ -12,37 +12,44 @@ from urllib.parse import urlsplit
 from proxy.kube.errors import ServiceUnavailable
 from proxy.kube.requests import Headers, header_of
 from proxy.upstream.client import CONNECT_TIMEOUT
+from proxy.upstream.connection import CHUNK, Connection, TlsConnection, dial
 from proxy.upstream.credentials import Credentials
 
-_CHUNK = 64 * 1024
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
+_STATUS_SIZE = len("HTTP/1.1 101")
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def connect(credentials: Credentials, *, own: bool) -> Streams:
+async def connect(credentials: Credentials, *, own: bool) -> Connection:
     """Open a connection to the API server, as the proxy (*own*) or without its certificate.
 
     Raises ServiceUnavailable.
     """
-    server = urlsplit(credentials.server)
-    secure = server.scheme == "https"
-    context = credentials.ssl if own else credentials.ssl_anonymous
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            return await asyncio.open_connection(
-                server.hostname,
-                server.port or (443 if secure else 80),
-                ssl=context,
-                server_hostname=(credentials.server_hostname or server.hostname)
-                if secure
-                else None,
-                limit=_CHUNK,
+            return await _connect(
+                credentials, credentials.ssl if own else credentials.ssl_anonymous
             )
-    except (OSError, TimeoutError, ssl.SSLError) as error:
+    except (OSError, TimeoutError) as error:
         raise ServiceUnavailable(
             f"the API server can't be reached: {error}", retry_after=1
         ) from error
+
+
+async def _connect(credentials: Credentials, context: ssl.SSLContext | None) -> Connection:
+    server = urlsplit(credentials.server)
+    host, secure = server.hostname or "", server.scheme == "https"
+    connected = await dial(host, server.port or (443 if secure else 80))
+    if not secure or context is None:
+        return Connection(connected)
+    connection = TlsConnection(connected, context, credentials.server_hostname or host)
+    try:
+        await connection.shake_hands()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def request_head(
@@ -77,36 +84,52 @@ def shows_token(headers: Headers) -> bool:
     )
 
 
-async def splice(client: Streams, upstream: Streams, answered: Callable[[int], None]) -> None:
-    """Copy both directions until both have ended; a broken one ends the other.
+async def splice(
+    client: Streams, upstream: Connection, head: bytes, answered: Callable[[int], None]
+) -> None:
+    """Send the head of the request, then copy both directions until both have ended.
 
     *answered* is told the status of the API server's answer.
     """
-
-    async def down() -> None:
-        first = await upstream[0].read(_CHUNK)
-        if found := _STATUS.match(first):
-            answered(int(found[1]))
-        client[1].write(first)
-        await _copy(upstream[0], client[1])
-
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_copy(client[0], upstream[1]), name="tunnel up")
-            group.create_task(down(), name="tunnel down")
+            group.create_task(_up(client[0], upstream, head), name="tunnel up")
+            group.create_task(_down(upstream, client[1], answered), name="tunnel down")
     except* (OSError, RuntimeError):
         pass  # one side is gone, and with it the tunnel
     finally:
-        for _, writer in (client, upstream):
-            writer.close()
+        upstream.close()
+        client[1].close()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy with backpressure, then pass the end on; TLS can't be half closed, so it's closed."""
-    while chunk := await reader.read(_CHUNK):
-        writer.write(chunk)
-        await writer.drain()
-    if writer.can_write_eof():
-        writer.write_eof()
-    else:
-        writer.close()
+async def _up(client: asyncio.StreamReader, upstream: Connection, head: bytes) -> None:
+    """Copy to the API server, as fast as it takes it.
+
+    When it takes nothing more it may have spoken all the same. What the client says meanwhile is
+    dropped: to close before it's read would reset the connection, and take along what is under way.
+    """
+    chunk, taken = head, True
+    while chunk:
+        if taken:
+            try:
+                await upstream.write(chunk)
+            except OSError:
+                taken = False
+        chunk = await client.read(CHUNK)
+    if taken:
+        await upstream.end()
+
+
+async def _down(
+    upstream: Connection, client: asyncio.StreamWriter, answered: Callable[[int], None]
+) -> None:
+    """Copy to the client, as fast as it takes it, and look at the first line on the way."""
+    begin = b""
+    while chunk := await upstream.read():
+        if len(begin) < _STATUS_SIZE:
+            begin += chunk[:_STATUS_SIZE]
+            if found := _STATUS.match(begin):
+                answered(int(found[1]))
+        client.write(chunk)
+        await client.drain()
+    client.write_eof()

@@ -54,12 +54,16 @@ class Kubectl:
         )
         return Output(done.returncode, done.stdout, done.stderr)
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Starts it for what has no end, such as `get -w`; the test terminates it."""
+    def start(self, *words: str, terminal: int | None = None) -> subprocess.Popen[str]:
+        """Starts it for what has no end, such as `get -w`; the test terminates it.
+
+        A terminal's file descriptor, if there is one, is its stdin, stdout and stderr.
+        """
         return subprocess.Popen(
             [*self._base, *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdin=terminal,
+            stdout=subprocess.PIPE if terminal is None else terminal,
+            stderr=subprocess.STDOUT if terminal is None else terminal,
             encoding="utf-8",
             env=self.env,
         )

@@ -557,6 +557,21 @@ def test_who_reads_nothing_is_cut(
     virtual_time.run(story(), Clock())
 
 
+@pytest.mark.parametrize(("then", "is_cut"), [(b"", False), (QUICK, True)])
+def test_who_may_stall_is_not_cut_before_the_next_request(then: bytes, *, is_cut: bool) -> None:
+    async def story() -> None:
+        peer = Peer()
+        await peer.told(QUICK)
+        peer.protocol.may_stall = True
+        await peer.told(then)
+        peer.wire.backlog = 90
+        peer.protocol.pause_writing()
+        await asyncio.sleep(2 * SLOW_CLIENT + 1)
+        assert (peer.wire.closed, peer.protocol.is_slow) == (is_cut, is_cut)
+
+    virtual_time.run(story(), Clock())
+
+
 # --- the door --------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from proxy.kube.errors import ServiceUnavailable
 from proxy.kube.requests import Headers
+from proxy.upstream.connection import Connection, dial
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.tunnel import Streams, connect, request_head, shows_token, splice
 from tests.unit.upstream.servers import answering, credentials, serving
@@ -99,18 +100,21 @@ def test_a_server_without_tls(kubeconfig: Write) -> None:
             writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\n")
             writer.close()
 
-        listening = await asyncio.start_server(answer, "127.0.0.1", 0)
-        port = listening.sockets[0].getsockname()[1]
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
         try:
             await connect(await credentials(kubeconfig(f"https://127.0.0.1:{port}")), own=False)
         finally:
-            listening.close()
+            server.close()
 
     with pytest.raises(ServiceUnavailable, match="can't be reached"):
         asyncio.run(run())
 
 
 # --- bytes both ways -------------------------------------------------------------------------
+
+
+HEAD = b"GET /x HTTP/1.1\r\n\r\n"
 
 
 class Ends(NamedTuple):
@@ -122,38 +126,41 @@ class Ends(NamedTuple):
 
 
 @asynccontextmanager
-async def pair() -> AsyncIterator[tuple[Streams, Streams]]:
-    """Two ends of one connection over loopback."""
+async def listening() -> AsyncIterator[tuple[int, asyncio.Future[Streams]]]:
+    """A port of the loopback, and the first connection that is made to it."""
     accepted: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         accepted.set_result((reader, writer))
 
-    listening = await asyncio.start_server(accept, "127.0.0.1", 0)
-    outer = await asyncio.open_connection(*listening.sockets[0].getsockname()[:2])
-    inner = await accepted
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
-        yield outer, inner
+        yield server.sockets[0].getsockname()[1], accepted
     finally:
-        for _, writer in (outer, inner):
-            writer.close()
-        listening.close()
+        if accepted.done():
+            accepted.result()[1].close()
+        server.close()
 
 
 @asynccontextmanager
-async def tunnelled() -> AsyncIterator[Ends]:
+async def tunnelled(head: bytes = HEAD) -> AsyncIterator[Ends]:
+    """A tunnel, through which the head of the request has come already."""
     async with (
         asyncio.timeout(5),
-        pair() as (client, near),
-        pair() as (upstream, far),
+        listening() as (near_port, near),
+        listening() as (far_port, far),
     ):
+        client = await asyncio.open_connection("127.0.0.1", near_port)
+        upstream = Connection(await dial("127.0.0.1", far_port))
         statuses: list[int] = []
-        tunnel = asyncio.create_task(splice(near, far, statuses.append))
+        tunnel = asyncio.create_task(splice(await near, upstream, head, statuses.append))
         try:
-            yield Ends((client, upstream), tunnel, statuses)
+            assert await (await far)[0].readexactly(len(head)) == head
+            yield Ends((client, await far), tunnel, statuses)
         finally:
             tunnel.cancel()
             await asyncio.gather(tunnel, return_exceptions=True)
+            client[1].close()
 
 
 def test_bytes_go_both_ways() -> None:

@@ -12,18 +12,20 @@ import uvloop
 
 from proxy.server.listener import quiet_uvicorn
 from proxy.server.proxy import Proxy
-from proxy.server.settings import Settings, default_kubeconfig, load_settings
-from proxy.upstream.credentials import CredentialsError, load
+from proxy.server.settings import Settings, default_kubeconfig, given_at, load_settings
+from proxy.upstream.credentials import CredentialsError, UnknownContextError, load
 
 log = logging.getLogger(__name__)
+
+PROGRAM = "kubecache run"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run until SIGTERM or SIGINT; returns 1 when it can't start, 2 for wrong settings."""
     try:
-        settings = load_settings(arguments, "kubecache run")
-    except (ValueError, OSError) as error:
-        print(f"kubecache run: {error}", file=sys.stderr)
+        settings = load_settings(arguments, PROGRAM)
+    except ValueError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -32,8 +34,11 @@ def main(arguments: Sequence[str]) -> int:
     keep_pauses_short()
     try:
         uvloop.run(_serve(settings))
+    except UnknownContextError as error:
+        print(f"{PROGRAM}: {given_at('context', arguments, PROGRAM)}: {error}", file=sys.stderr)
+        return 2
     except (CredentialsError, OSError) as error:
-        print(f"kubecache run: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1
     except Exception:
         log.exception("the proxy can't go on")

@@ -16,9 +16,9 @@ from proxy.cache.informer import STALLED
 from proxy.cache.supervisor import Supervisor
 from proxy.cli import status
 from proxy.reads.listing import Tally
+from proxy.server.addresses import Address
 from proxy.server.admin import admin_app
 from proxy.server.listener import Listener
-from proxy.server.settings import Address
 from tests.unit.builders import PODS
 from tests.unit.served import Served
 

@@ -18,7 +18,7 @@ from proxy.cache.histogram import Histogram
 from proxy.cache.informer import Informer
 from proxy.cache.reflector import Source
 from proxy.cache.scope import Scope
-from proxy.cli.main import COMMANDS
+from proxy.cli.main import COMMANDS, main
 from proxy.cli.status import COLUMNS
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
@@ -73,7 +73,7 @@ def test_every_setting_is_documented_under_its_three_names() -> None:
 
 def test_flags_are_those_that_the_command_knows(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        COMMANDS["run"](["--help"])
+        main(["run", "--help"])
     told = capsys.readouterr().out
     assert set(re.findall(r"--[a-z][\w.-]*", told)) == {*_FLAGS, "--help"}
     for python in ("float", "int", "tuple", "Path", "str", "SESSION", "None"):

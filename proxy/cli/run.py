@@ -10,6 +10,8 @@ from typing import Any
 
 import uvloop
 
+from proxy.access.hosts import is_loopback
+from proxy.server.addresses import Address
 from proxy.server.listener import quiet_uvicorn
 from proxy.server.proxy import Proxy
 from proxy.server.settings import Settings, default_kubeconfig, given_at, load_settings
@@ -71,12 +73,19 @@ async def _serve(settings: Settings) -> None:
     try:
         proxy.start()
         log.info("%s is served at %s", credentials.server, proxy.read_listener)
+        warn_of_exposure(settings.listen)
         log.info("metrics and health at %s", proxy.admin_listener)
         proxy.greet()
         await _first(stopping.wait(), proxy.failure())
         log.info("stopping")
     finally:
         await proxy.stop()
+
+
+def warn_of_exposure(listen: Address) -> None:
+    """Tell who may read, where that is more than this machine: nobody is asked who he is."""
+    if not listen.path and not is_loopback(listen.host):
+        log.warning("everybody who reaches %s reads as the proxy: it isn't loopback", listen)
 
 
 async def _first(*awaited: Coroutine[Any, Any, object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 from socket import create_server
 
 import pytest
+
+from proxy.cli.run import warn_of_exposure
+from proxy.server.addresses import parse_address
 
 ROOT = Path(__file__).parents[3]
 
@@ -115,3 +119,26 @@ def test_a_port_that_is_in_use(kubeconfig: str, listener: str) -> None:
         f"kubecache run: can't listen on {address}: Address already in use"
     )
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("listen", "is_told"),
+    [
+        ("127.0.0.1:8001", False),
+        ("localhost:8001", False),
+        ("[::1]:8001", False),
+        ("unix:/run/it", False),
+        (":8001", True),
+        ("[::]:8001", True),
+        ("10.0.0.7:8001", True),
+        ("a.example:8001", True),
+    ],
+)
+def test_a_listener_for_others_is_warned_of(
+    listen: str, caplog: pytest.LogCaptureFixture, *, is_told: bool
+) -> None:
+    address = parse_address(listen)
+    with caplog.at_level(logging.WARNING):
+        warn_of_exposure(address)
+    told = [f"everybody who reaches {address} reads as the proxy: it isn't loopback"]
+    assert caplog.messages == (told if is_told else [])

@@ -19,13 +19,13 @@ from proxy.cache.informer import Informer
 from proxy.cache.reflector import Source
 from proxy.cache.scope import Scope
 from proxy.cli.main import COMMANDS, main
-from proxy.cli.status import COLUMNS
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
 from proxy.reads.listing import Tally
 from proxy.reads.plan import Reason
 from proxy.server import flags
 from proxy.server.admin import InformerStatus, Scan, Status, admin_app
+from proxy.server.columns import COLUMNS
 from proxy.server.metrics import ProxyCollector
 from proxy.server.pulse import Pulse
 from proxy.server.settings import ResourceSettings, Settings

@@ -96,7 +96,7 @@ class ResourceSettings(_Section):
 
     resource: Annotated[
         str, Kind("RESOURCE", "a resource such as pods"), BeforeValidator(_parse_resource)
-    ] = Field(description="As kubectl names it: pods, deployments.apps, foos.v1.example.com.")
+    ] = Field(description="Its plural name: pods, deployments.apps, foos.v1.example.com.")
     namespaces: Annotated[tuple[str, ...], _NAMES] = Field(
         default=(), description="Only these namespaces; empty for the whole resource."
     )

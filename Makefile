@@ -48,7 +48,7 @@ unit: $(READY) ## unit tests alone: a minute
 integration: $(READY) apiserver ## tests against a real kube-apiserver
 	@$(BIN)/pytest $(SPREAD) tests/integration
 
-nightly: $(READY) apiserver ## 100,000 random operations, and everything behind two proxies: an hour
+nightly: $(READY) apiserver ## 100,000 random operations, and everything behind two proxies: over an hour
 	@KUBECACHE_TEST_OPERATIONS=100000 $(BIN)/pytest --timeout=3600 tests/integration/test_list_oracle.py
 	@KUBECACHE_TEST_OPERATIONS=20000 $(BIN)/pytest --timeout=3600 tests/integration/test_history_oracle.py
 	@KUBECACHE_TEST_CHAIN=1 $(BIN)/pytest tests/integration

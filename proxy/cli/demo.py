@@ -16,9 +16,10 @@ import uvloop
 from proxy.demo.mover import fill, move
 from proxy.demo.standin import StandIn
 from proxy.demo.tour import Tour, TourError
+from proxy.server.addresses import Address
 from proxy.server.listener import quiet_uvicorn
 from proxy.server.proxy import Proxy
-from proxy.server.settings import Address, Settings
+from proxy.server.settings import Settings
 from proxy.upstream.credentials import Credentials, load
 
 PODS = 200

@@ -10,20 +10,24 @@ from typing import Any
 
 import uvloop
 
+from proxy.access.hosts import is_loopback
+from proxy.server.addresses import Address
 from proxy.server.listener import quiet_uvicorn
 from proxy.server.proxy import Proxy
-from proxy.server.settings import Settings, default_kubeconfig, load_settings
-from proxy.upstream.credentials import CredentialsError, load
+from proxy.server.settings import Settings, default_kubeconfig, given_at, load_settings
+from proxy.upstream.credentials import CredentialsError, UnknownContextError, load
 
 log = logging.getLogger(__name__)
+
+PROGRAM = "kubecache run"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run until SIGTERM or SIGINT; returns 1 when it can't start, 2 for wrong settings."""
     try:
-        settings = load_settings(arguments, "kubecache run")
-    except (ValueError, OSError) as error:
-        print(f"kubecache run: {error}", file=sys.stderr)
+        settings = load_settings(arguments, PROGRAM)
+    except ValueError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -32,8 +36,11 @@ def main(arguments: Sequence[str]) -> int:
     keep_pauses_short()
     try:
         uvloop.run(_serve(settings))
+    except UnknownContextError as error:
+        print(f"{PROGRAM}: {given_at('context', arguments, PROGRAM)}: {error}", file=sys.stderr)
+        return 2
     except (CredentialsError, OSError) as error:
-        print(f"kubecache run: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1
     except Exception:
         log.exception("the proxy can't go on")
@@ -66,12 +73,19 @@ async def _serve(settings: Settings) -> None:
     try:
         proxy.start()
         log.info("%s is served at %s", credentials.server, proxy.read_listener)
+        warn_of_exposure(settings.listen)
         log.info("metrics and health at %s", proxy.admin_listener)
         proxy.greet()
         await _first(stopping.wait(), proxy.failure())
         log.info("stopping")
     finally:
         await proxy.stop()
+
+
+def warn_of_exposure(listen: Address) -> None:
+    """Tell who may read, where that is more than this machine: nobody is asked who he is."""
+    if not listen.path and not is_loopback(listen.host):
+        log.warning("everybody who reaches %s reads as the proxy: it isn't loopback", listen)
 
 
 async def _first(*awaited: Coroutine[Any, Any, object]) -> None:

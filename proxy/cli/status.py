@@ -2,28 +2,37 @@
 
 import argparse
 import json
+import socket
 import sys
-import urllib.request
 from collections.abc import Sequence
+from http.client import HTTPConnection, HTTPException
 from typing import Any
 
-COLUMNS = (
-    ("INFORMER", "id"),
-    ("NAMED", "named"),
-    ("SYNCED", "synced"),
-    ("OBJECTS", "objects"),
-    ("BYTES", "raw_bytes"),
-    ("VERSION", "resource_version"),
-    ("STALENESS", "staleness"),
-    ("UNPROVEN", "unproven"),
-    ("LAG", "lag"),
-    ("STALLED", "stalled"),
-    ("WATCHERS", "watchers"),
-    ("ERROR", "last_error"),
-)
+from proxy.server.addresses import Address, parse_address
+from proxy.server.columns import rows, state
 
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Asks without the web proxy of the environment, which can't reach this host."""
+_EVERY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not bound
+"""Addresses for every interface, and this host's own, by which all listeners may be called."""
+
+
+class _Connection(HTTPConnection):
+    """A connection to a listener, past any web proxy, which can't reach this host."""
+
+    def __init__(self, address: Address) -> None:
+        host = "localhost" if address.path else _EVERY.get(address.host, address.host)
+        super().__init__(host, address.port, timeout=5)
+        self._path = address.path
+
+    def connect(self) -> None:
+        if not self._path:
+            return super().connect()
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        return self.sock.connect(self._path)
+
+
+class _StatusError(Exception):
+    """There is no status to be had, and why."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -33,27 +42,63 @@ def main(arguments: Sequence[str]) -> int:
         description=__doc__,
         epilog="The columns are explained in docs/metrics.md.",
     )
-    parser.add_argument("--admin", default="127.0.0.1:8002", help="the proxy's admin listener")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument(
+        "--admin",
+        metavar="ADDRESS",
+        type=_address,
+        default="127.0.0.1:8002",
+        help="the proxy's admin listener: host:port, unix:/path or its URL (default: %(default)s)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="(default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     try:
-        with _DIRECT.open(f"http://{options.admin}/status.json", timeout=5) as answer:
-            status = json.load(answer)
-    except (OSError, ValueError) as error:
-        print(f"kubecache status: {options.admin}: {error}", file=sys.stderr)
+        status = _ask(options.admin)
+    except _StatusError as error:
+        print(f"kubecache status: {error}", file=sys.stderr)
         return 1
     print(json.dumps(status, indent=2) if options.output == "json" else render(status))
     return 0 if status["ready"] else 1
 
 
+def _address(text: str) -> Address:
+    """Read an address as the settings do, or a URL."""
+    try:
+        return parse_address(text.removeprefix("http://").rstrip("/") if "://" in text else text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _ask(address: Address) -> dict[str, Any]:
+    """Get the status. Raises _StatusError."""
+    connection = _Connection(address)
+    try:
+        connection.request("GET", "/status.json")
+        answer = connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            reason = f"{answer.status} {answer.reason}"
+            raise _StatusError(f"no proxy's admin listener is at --admin {address}: {reason}")
+        status: dict[str, Any] = json.loads(body)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise _StatusError(f"no proxy answers at --admin {address}: {reason}") from error
+    except (HTTPException, ValueError) as error:
+        raise _StatusError(f"no proxy's admin listener is at --admin {address}") from error
+    finally:
+        connection.close()
+    return status
+
+
 def render(status: dict[str, Any]) -> str:
     """Lay out a status as text."""
-    rows = [[title for title, _ in COLUMNS]]
-    rows += [[_cell(each[key]) for _, key in COLUMNS] for each in status["informers"]]
-    text = f"kubecache {status['version']}, {'ready' if status['ready'] else 'not ready'}\n"
-    if status["unreached"]:
-        text += f"no contact with the API server yet: {status['unreached']}\n"
-    text += "\n" + _table(rows)
+    text = f"kubecache {status['version']}, " + "\n".join(state(status))
+    text += "\n\n" + _table([*rows(status)])
     for title in ("conflicts", "merges", "live_reads"):
         counts = [f"{name} {count}" for name, count in sorted(status[title].items()) if count]
         if counts:
@@ -65,20 +110,6 @@ def render(status: dict[str, Any]) -> str:
         ]
         text += "\n\n" + _table(scans)
     return text
-
-
-def _cell(value: Any) -> str:
-    match value:
-        case bool():
-            return "yes" if value else "no"
-        case None:
-            return "-"
-        case float() if value < 1:
-            return f"{value * 1000:.1f}ms"
-        case float():
-            return f"{value:.1f}s"
-        case _:
-            return str(value)
 
 
 def _table(rows: list[list[str]]) -> str:

@@ -21,8 +21,8 @@ from proxy.kube.errors import ApiError, BadRequest, MethodNotAllowed, Unsupporte
 from proxy.kube.options import ReadOptions, parse_options
 from proxy.kube.paths import ResourcePath, parse_path
 from proxy.kube.resources import Resource
+from proxy.server.addresses import Address
 from proxy.server.listener import Listener
-from proxy.server.settings import Address
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 

@@ -61,12 +61,14 @@ class Scan(BaseModel):
 class Status(BaseModel):
     """The proxy and its informers.
 
+    *unready*: the named resources that can't be served from an informer now, and why.
     *unreached*: why the API server hasn't answered yet, empty once it has. *conflicts* are counted
     by who saw them, *merges* by result, *live_reads* by kind of client.
     """
 
     version: str
     ready: bool
+    unready: dict[str, str]
     unreached: str
     informers: list[InformerStatus]
     scans: list[Scan]
@@ -190,6 +192,7 @@ def _status(proxy: Served) -> Status:
     return Status(
         version=__version__,
         ready=not proxy.unready,
+        unready={name: " ".join(why.split()) for name, why in proxy.unready.items()},
         unreached=proxy.unreached,
         informers=[
             InformerStatus(

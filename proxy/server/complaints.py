@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -23,7 +24,7 @@ def complaints(
 ) -> str:
     """Word all that is wrong, in one line; *flags* are those given, by key."""
     return "; ".join(
-        f"{_where(each['loc'], flags, file)}: {_what(each, model)}" for each in error.errors()
+        f"{where(each['loc'], flags, file)}: {_what(each, model)}" for each in error.errors()
     )
 
 
@@ -37,7 +38,7 @@ def section_complaint(model: type[BaseModel]) -> str:
     return ""
 
 
-def _where(place: Place, flags: Mapping[str, Any], file: Path | None) -> str:
+def where(place: Place, flags: Mapping[str, Any], file: Path | None) -> str:
     """Name the flag or variable that the value is from, else the file, and the key in it."""
     path = ".".join(map(str, place))
     for key in _keys(place):
@@ -45,6 +46,14 @@ def _where(place: Place, flags: Mapping[str, Any], file: Path | None) -> str:
         if given := flag(key) if key in flags else variable:
             return given if key == path else f"{given}: {path}"
     return f"{file}: {path}" if file else path or "settings"
+
+
+def yaml_complaint(error: yaml.YAMLError) -> str:
+    """Word what is wrong with a file's syntax, in one line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return " ".join(str(error).split())
 
 
 def _variable(key: str) -> str:

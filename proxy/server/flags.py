@@ -1,9 +1,10 @@
 """The flags of a command: one for each setting, of which the last that is given counts."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+import difflib
+from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
-from typing import Any, Literal, NamedTuple, TypeGuard, get_args, get_origin
+from typing import Any, Literal, NamedTuple, NoReturn, TypeGuard, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -56,8 +57,8 @@ def flag(key: str) -> str:
 
 
 def parse(arguments: Sequence[str], program: str, model: type[BaseModel]) -> dict[str, Any]:
-    """Read a command line: the values given, by key. Raises SystemExit for --help and mistakes."""
-    parser = argparse.ArgumentParser(program, description=model.__doc__, allow_abbrev=False)
+    """Read a command line: the values given, by key. Raises ValueError, SystemExit for --help."""
+    parser = _Parser(program, description=model.__doc__, allow_abbrev=False)
     for key, field in leaves(model):
         parser.add_argument(
             flag(key),
@@ -67,7 +68,34 @@ def parse(arguments: Sequence[str], program: str, model: type[BaseModel]) -> dic
             default=argparse.SUPPRESS,
             help=_help(field).replace("%", "%%"),
         )
-    return vars(parser.parse_args(arguments))
+    known = [flag(key) for key, _ in leaves(model)]
+    found, others = parser.parse_known_args(_paired(arguments, known))
+    if others:
+        raise ValueError(_unknown(others[0], known))
+    return vars(found)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises what is wrong, for one line, instead of printing its usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message.removeprefix("argument "))
+
+
+def _paired(arguments: Sequence[str], known: Collection[str]) -> Iterator[str]:
+    """Tie values to their flags: argparse would take -3s for a flag of its own."""
+    rest = iter(arguments)
+    for each in rest:
+        value = next(rest, None) if each in known else None
+        yield each if value is None else f"{each}={value}"
+
+
+def _unknown(argument: str, known: Collection[str]) -> str:
+    name = argument.partition("=")[0]
+    if not name.startswith("-"):
+        return f"found {argument!r}, expected a flag such as --listen"
+    meant = difflib.get_close_matches(name.replace("_", "-"), known, 1)
+    return f"{name}: no such flag; " + (f"did you mean {meant[0]}?" if meant else "see --help")
 
 
 def nested(values: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import Any
 import uvicorn
 
 from proxy.cache.supervisor import Supervisor
+from proxy.server.addresses import Address
 from proxy.server.protocol import Protocol
-from proxy.server.settings import Address
 
 GRACE = 8
 """Seconds that requests may still take once a listener closes."""

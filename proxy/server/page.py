@@ -1,22 +1,10 @@
 """The status page: one table, no scripts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-_COLUMNS = (
-    ("id", "Informer"),
-    ("synced", "Synced"),
-    ("objects", "Objects"),
-    ("raw_bytes", "Bytes"),
-    ("resource_version", "resourceVersion"),
-    ("staleness", "Staleness (s)"),
-    ("unproven", "Unproven (s)"),
-    ("lag", "Lag (s)"),
-    ("stalled", "Stalled"),
-    ("watchers", "Watchers"),
-    ("last_error", "Last error"),
-)
+from proxy.server.columns import rows, state
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">
@@ -37,26 +25,14 @@ th, td {{ padding: .3rem .8rem; border-bottom: 1px solid #ccc; text-align: left;
 
 def status_page(status: Mapping[str, Any]) -> str:
     """Lay out a status as a page that reloads itself."""
+    head, *body = rows(status)
     return _PAGE.format(
         version=escape(status["version"]),
-        state=escape(_state(status)),
-        head=_cells("th", (title for _, title in _COLUMNS)),
-        rows="\n".join(
-            f"<tr>{_cells('td', (_text(informer[key]) for key, _ in _COLUMNS))}</tr>"
-            for informer in status["informers"]
-        ),
+        state="<br>".join(map(escape, state(status))),
+        head=_cells("th", head),
+        rows="\n".join(f"<tr>{_cells('td', row)}</tr>" for row in body),
     )
 
 
-def _state(status: Mapping[str, Any]) -> str:
-    state = "ready" if status["ready"] else "not ready"
-    unreached = status["unreached"]
-    return f"{state}; no contact with the API server yet: {unreached}" if unreached else state
-
-
-def _text(value: Any) -> str:
-    return "-" if value is None else str(value)
-
-
-def _cells(tag: str, texts: Any) -> str:
+def _cells(tag: str, texts: Iterable[str]) -> str:
     return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)

@@ -17,13 +17,14 @@ from proxy.kube.selectable import SelectableField, declared_field
 from proxy.reads.freshness import Guarantees
 from proxy.reads.reader import Reader
 from proxy.reads.shown import Shown
+from proxy.server.addresses import Address
 from proxy.server.admin import admin_app
 from proxy.server.app import ReadApp
 from proxy.server.forward import Forwarder
 from proxy.server.listener import Listener
 from proxy.server.live import LiveReads
 from proxy.server.pulse import Pulse
-from proxy.server.settings import Address, ResourceSettings, Settings
+from proxy.server.settings import ResourceSettings, Settings
 from proxy.server.stats import Stats
 from proxy.upstream.budget import Budget
 from proxy.upstream.client import Client

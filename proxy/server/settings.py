@@ -6,9 +6,9 @@ Flags win over variables, variables over the file.
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import (
@@ -35,38 +35,16 @@ from proxy.kube.requests import Verb
 from proxy.kube.selectable import declared_field
 from proxy.reads.freshness import Consistency
 from proxy.server import flags
-from proxy.server.complaints import complaints, section_complaint
+from proxy.server.addresses import Address, parse_address
+from proxy.server.complaints import complaints, section_complaint, where, yaml_complaint
 from proxy.server.durations import parse_duration
 from proxy.server.flags import Kind
 
 _RESOURCE = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9.-]+)?")
 
 
-class Address(NamedTuple):
-    """Where a listener binds: host and port, or the path of a Unix socket."""
-
-    host: str
-    port: int
-    path: str = ""
-
-    def __str__(self) -> str:
-        """Spell it as the setting does."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"unix:{self.path}" if self.path else f"{host}:{self.port}"
-
-
-def parse_address(value: object) -> object:
-    """Read ``host:port``, ``[::1]:port``, ``:port`` for all interfaces, or ``unix:/path``."""
-    if not isinstance(value, str):
-        return value
-    if value.startswith("unix:"):
-        if not value[5:].startswith("/"):
-            raise ValueError("a Unix socket needs an absolute path: unix:/run/kubecache.sock")
-        return Address("", 0, value[5:])
-    host, colon, port = value.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{value!r} is neither host:port nor unix:/path")
-    return Address(host.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 - what ":port" means
+def _parse_address(value: object) -> object:
+    return parse_address(value) if isinstance(value, str) else value
 
 
 def _parse_resource(value: object) -> object:
@@ -108,7 +86,7 @@ _PATHS = Kind("PATHS", "a list such as ['spec.containers[*].image']")
 
 Count = Annotated[int, _COUNT, Field(ge=0)]
 Duration = Annotated[float, _DURATIONS, BeforeValidator(parse_duration), Field(ge=0)]
-ListenAddress = Annotated[Address, _ADDRESS, NoDecode, BeforeValidator(parse_address)]
+ListenAddress = Annotated[Address, _ADDRESS, NoDecode, BeforeValidator(_parse_address)]
 
 
 class _Section(BaseModel):
@@ -120,7 +98,7 @@ class ResourceSettings(_Section):
 
     resource: Annotated[
         str, Kind("RESOURCE", "a resource such as pods"), BeforeValidator(_parse_resource)
-    ] = Field(description="As kubectl names it: pods, deployments.apps, foos.v1.example.com.")
+    ] = Field(description="Its plural name: pods, deployments.apps, foos.v1.example.com.")
     namespaces: Annotated[tuple[str, ...], _NAMES] = Field(
         default=(), description="Only these namespaces; empty for the whole resource."
     )
@@ -256,14 +234,12 @@ class Settings(BaseSettings):
 def load_settings(arguments: Sequence[str], program: str) -> Settings:
     """Read the settings of a command line.
 
-    Raises ValueError with all that is wrong in one line, OSError, SystemExit for --help and flags
-    that there aren't.
+    Raises ValueError with all that is wrong in one line, SystemExit for --help.
     """
     given = flags.parse(arguments, program, Settings)
-    name = given.get("config") or os.environ.get("KUBECACHE_CONFIG")
-    file = Path(name) if name else None
+    file = _file(given)
     if file:
-        _check_file(file)
+        _check_file(file, where(("config",), given, None))
     try:
         return Settings(**flags.nested(given))
     except ValidationError as error:
@@ -272,12 +248,26 @@ def load_settings(arguments: Sequence[str], program: str) -> Settings:
         raise ValueError(section_complaint(Settings) or str(error)) from error
 
 
-def _check_file(path: Path) -> None:
+def given_at(key: str, arguments: Sequence[str], program: str) -> str:
+    """Name the flag, the variable or the place in the file that a setting is from."""
+    given = flags.parse(arguments, program, Settings)
+    return where(tuple(key.split(".")), given, _file(given))
+
+
+def _file(given: Mapping[str, Any]) -> Path | None:
+    name = given.get("config") or os.environ.get("KUBECACHE_CONFIG")
+    return Path(name) if name else None
+
+
+def _check_file(path: Path, given: str) -> None:
     """Refuse a file that isn't there, or isn't a mapping: the library would go on without it."""
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        found = f"found {str(path)!r}, expected a file that can be read"
+        raise ValueError(f"{given}: {found}: {error.strerror}") from error
     except yaml.YAMLError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: not YAML: {yaml_complaint(error)}") from error
     if not isinstance(content, dict | None):
         raise ValueError(f"{path}: not a mapping of settings")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config.config_exception import ConfigException
-from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 from yaml import YAMLError
 
 REFRESH = 60.0
@@ -30,6 +30,10 @@ log = logging.getLogger(__name__)
 
 class CredentialsError(Exception):
     """The kubeconfig or the service account can't be used."""
+
+
+class UnknownContextError(CredentialsError):
+    """The kubeconfig has no context of the name that was given."""
 
 
 class Credentials:
@@ -104,6 +108,8 @@ async def load(
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
             credentials = Credentials(configuration, None, _pod_namespace(), clock)
         else:
+            if context is not None:
+                _check_context(kubeconfig, context)
             loader = await config.load_kube_config(
                 config_file=kubeconfig,
                 context=context,
@@ -117,6 +123,15 @@ async def load(
     except (ConfigException, OSError, ValueError, KeyError, TypeError, YAMLError) as error:
         raise CredentialsError(str(error)) from error
     return credentials
+
+
+def _check_context(kubeconfig: str, context: str) -> None:
+    """Name the contexts that there are; the loader would name its own error alone."""
+    merged = KubeConfigMerger(kubeconfig).config
+    known = [each["name"] for each in merged.value["contexts"]] if merged else []
+    if known and context not in known:
+        expected = f"one of {', '.join(known)}, the contexts of {kubeconfig}"
+        raise UnknownContextError(f"found {context!r}, expected {expected}")
 
 
 def _pod_namespace() -> str:

@@ -18,14 +18,14 @@ from proxy.cache.histogram import Histogram
 from proxy.cache.informer import Informer
 from proxy.cache.reflector import Source
 from proxy.cache.scope import Scope
-from proxy.cli.main import COMMANDS
-from proxy.cli.status import COLUMNS
+from proxy.cli.main import COMMANDS, main
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
 from proxy.reads.listing import Tally
 from proxy.reads.plan import Reason
 from proxy.server import flags
 from proxy.server.admin import InformerStatus, Scan, Status, admin_app
+from proxy.server.columns import COLUMNS
 from proxy.server.metrics import ProxyCollector
 from proxy.server.pulse import Pulse
 from proxy.server.settings import ResourceSettings, Settings
@@ -73,7 +73,7 @@ def test_every_setting_is_documented_under_its_three_names() -> None:
 
 def test_flags_are_those_that_the_command_knows(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        COMMANDS["run"](["--help"])
+        main(["run", "--help"])
     told = capsys.readouterr().out
     assert set(re.findall(r"--[a-z][\w.-]*", told)) == {*_FLAGS, "--help"}
     for python in ("float", "int", "tuple", "Path", "str", "SESSION", "None"):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
@@ -17,10 +20,9 @@ def test_the_usage_names_every_command_and_says_what_it_does(
     assert main(arguments) == code
     lines = capsys.readouterr().out.splitlines()
     listed = {words[0]: words[1] for line in lines if len(words := line.split(None, 1)) == 2}
-    for name, command in COMMANDS.items():
-        summary = sys.modules[command.__module__].__doc__
-        assert summary
-        assert listed[name] == summary.splitlines()[0]
+    for name, summary in COMMANDS.items():
+        assert listed[name] == summary
+        assert (import_module(f"proxy.cli.{name}").__doc__ or "").splitlines()[0] == summary
 
 
 def test_a_command_that_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,8 +49,38 @@ def test_commands_say_their_usage(name: str, capsys: pytest.CaptureFixture[str])
         (["more"], 2, "usage: kubecache version"),
     ],
 )
+@pytest.mark.parametrize("name", ["version", "--version"])
 def test_version(
-    arguments: list[str], code: int, output: str, capsys: pytest.CaptureFixture[str]
+    name: str, arguments: list[str], code: int, output: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["version", *arguments]) == code
+    assert main([name, *arguments]) == code
     assert capsys.readouterr().out == f"{output}\n"
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["status", "--help"], ["--help"]])
+def test_what_a_command_does_not_need_is_not_imported(arguments: list[str]) -> None:
+    """The web framework and the API client take a second of CPU, which is long for a version."""
+    script = (
+        "import sys, proxy.cli.main as m\n"
+        f"try: m.main({arguments})\n"
+        "except SystemExit: pass\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stderr.split())
+    assert "proxy.cli.main" in loaded
+    assert not {"pydantic", "fastapi", "aiohttp", "uvloop"} & loaded
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    """Such as head: the command ends without a traceback."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        command = [sys.executable, "-m", "proxy.cli.main", "version"]
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 from socket import create_server
 
 import pytest
+
+from proxy.cli.run import warn_of_exposure
+from proxy.server.addresses import parse_address
 
 ROOT = Path(__file__).parents[3]
 
@@ -55,9 +59,10 @@ def test_wrong_settings() -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (None, "No such file"),
+        (None, "kubecache.yaml', expected a file that can be read: No such file"),
         ("- a", "not a mapping of settings"),
-        ("listen: [", "while parsing"),
+        ("listen: [", "not YAML: line 1, column 10: expected the node content, but found"),
+        ("listen: \udcff", "not YAML: unacceptable character"),
         ("chache: {}", "chache: no such setting; did you mean cache?"),
     ],
 )
@@ -66,18 +71,28 @@ def test_files_of_settings_that_cannot_be_used(
 ) -> None:
     path = tmp_path / "kubecache.yaml"
     if content is not None:
-        path.write_text(content)
+        path.write_bytes(os.fsencode(content))
     code, errors = run("--config", str(path))
     assert code == 2
     assert errors.startswith("kubecache run: ")
     assert complaint in errors
-    assert "Traceback" not in errors
+    assert errors.count("\n") == 1
 
 
-def test_a_flag_that_is_unknown() -> None:
-    code, errors = run("--unknown")
-    assert code == 2
-    assert "unrecognized arguments: --unknown" in errors
+@pytest.mark.parametrize(
+    ("flags", "env", "place"),
+    [
+        (["--context", "x"], {}, "--context"),
+        ([], {"KUBECACHE_CONTEXT": "x"}, "KUBECACHE_CONTEXT"),
+    ],
+)
+def test_a_context_that_is_not_there(
+    flags: list[str], env: dict[str, str], place: str, kubeconfig: str
+) -> None:
+    assert run("--kubeconfig", kubeconfig, *flags, **env) == (
+        2,
+        f"kubecache run: {place}: found 'x', expected one of c, the contexts of {kubeconfig}\n",
+    )
 
 
 def test_without_credentials_it_does_not_start(tmp_path: Path) -> None:
@@ -104,3 +119,26 @@ def test_a_port_that_is_in_use(kubeconfig: str, listener: str) -> None:
         f"kubecache run: can't listen on {address}: Address already in use"
     )
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("listen", "is_told"),
+    [
+        ("127.0.0.1:8001", False),
+        ("localhost:8001", False),
+        ("[::1]:8001", False),
+        ("unix:/run/it", False),
+        (":8001", True),
+        ("[::]:8001", True),
+        ("10.0.0.7:8001", True),
+        ("a.example:8001", True),
+    ],
+)
+def test_a_listener_for_others_is_warned_of(
+    listen: str, caplog: pytest.LogCaptureFixture, *, is_told: bool
+) -> None:
+    address = parse_address(listen)
+    with caplog.at_level(logging.WARNING):
+        warn_of_exposure(address)
+    told = [f"everybody who reaches {address} reads as the proxy: it isn't loopback"]
+    assert caplog.messages == (told if is_told else [])

@@ -6,7 +6,9 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import closing
-from socket import create_server
+from pathlib import Path
+from socket import create_server, socket
+from threading import Thread
 
 import pytest
 
@@ -16,9 +18,9 @@ from proxy.cache.informer import STALLED
 from proxy.cache.supervisor import Supervisor
 from proxy.cli import status
 from proxy.reads.listing import Tally
+from proxy.server.addresses import Address
 from proxy.server.admin import admin_app
 from proxy.server.listener import Listener
-from proxy.server.settings import Address
 from tests.unit.builders import PODS
 from tests.unit.served import Served
 
@@ -39,6 +41,7 @@ INFORMER = {
 EMPTY = {
     "version": "1.2.3",
     "ready": True,
+    "unready": {},
     "unreached": "",
     "informers": [],
     "scans": [],
@@ -76,6 +79,16 @@ def test_an_apiserver_that_has_not_answered_yet() -> None:
     ]
 
 
+def test_what_is_named_and_not_there() -> None:
+    unready = {"pod.v1": "the server has no resource pod.v1", "a.b": "not found yet"}
+    assert status.render({**EMPTY, "ready": False, "unready": unready}).splitlines()[:4] == [
+        "kubecache 1.2.3, not ready",
+        "pod.v1: the server has no resource pod.v1",
+        "a.b: not found yet",
+        "",
+    ]
+
+
 def test_lists_that_scan_come_last() -> None:
     scan = {"resource": "pods.v1", "selector": "app=…", "lists": 7}
     assert status.render({**EMPTY, "scans": [scan]}).splitlines()[-2:] == [
@@ -99,7 +112,15 @@ def test_conflicts_are_counted() -> None:
     ]
 
 
-def command(change: Callable[[Served], None], *arguments: str) -> int:
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+def command(
+    change: Callable[[Served], None],
+    *arguments: str,
+    listen: Address = LOOPBACK,
+    admin: str = "{}",
+) -> int:
     """Run it against a served admin app whose proxy has an informer of pods."""
 
     async def run() -> int:
@@ -107,10 +128,12 @@ def command(change: Callable[[Served], None], *arguments: str) -> int:
         informer = await served.synced()
         informer.named = True
         change(served)
-        listener = Listener(admin_app(served, HostCheck("127.0.0.1")), Address("127.0.0.1", 0))
+        app = admin_app(served, HostCheck(listen.host or "localhost"))
+        listener = Listener(app, listen)
         listener.open(Supervisor())
         try:
-            return await asyncio.to_thread(status.main, ["--admin", str(listener), *arguments])
+            given = admin.format(listener, port=listener.port)
+            return await asyncio.to_thread(status.main, ["--admin", given, *arguments])
         finally:
             await listener.close()
             await served.informers.stop()
@@ -153,14 +176,79 @@ def test_a_proxy_that_is_not_ready_is_shown_and_fails(capsys: pytest.CaptureFixt
     assert ", not ready\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("listen", "admin"),
+    [
+        (LOOPBACK, "http://{}"),
+        (LOOPBACK, "http://{}/"),
+        (LOOPBACK, ":{port}"),
+        (LOOPBACK, "localhost:{port}"),
+        (Address("0.0.0.0", 0), "{}"),
+        (Address("::1", 0), "{}"),
+        (Address("::1", 0), "http://{}/"),
+        (Address("::1", 0), "[::]:{port}"),
+    ],
+)
+def test_the_admin_listener_is_named_as_its_setting_or_by_url(listen: Address, admin: str) -> None:
+    assert command(nothing, listen=listen, admin=admin) == 0
+
+
+def test_the_admin_listener_may_be_a_unix_socket(tmp_path: Path) -> None:
+    assert command(nothing, listen=Address("", 0, str(tmp_path / "s"))) == 0
+
+
+@pytest.mark.parametrize("admin", ["8002", "https://127.0.0.1:8002", "http://a", "unix:s", "a:b"])
+def test_an_admin_listener_that_cannot_be(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        status.main(["--admin", admin])
+    assert ended.value.code == 2
+    assert "kubecache status: error: argument --admin: " in capsys.readouterr().err
+
+
+def test_the_default_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        status.main(["--help"])
+    assert "(default: 127.0.0.1:8002)" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_proxy_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     with closing(create_server(("127.0.0.1", 0))) as bound:
         address = f"127.0.0.1:{bound.getsockname()[1]}"
     assert status.main(["--admin", address]) == 1
-    output, errors = capsys.readouterr()
-    assert output == ""
-    assert errors.startswith(f"kubecache status: {address}: ")
-    assert errors.count("\n") == 1
+    told = f"kubecache status: no proxy answers at --admin {address}: Connection refused\n"
+    assert capsys.readouterr() == ("", told)
+
+
+def test_a_socket_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    address = f"unix:{tmp_path}/s"
+    assert status.main(["--admin", address]) == 1
+    told = f"kubecache status: no proxy answers at --admin {address}: No such file or directory\n"
+    assert capsys.readouterr() == ("", told)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", ": 404 Not Found"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", ""),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", ""),
+    ],
+)
+def test_what_answers_is_no_proxy(
+    answer: bytes, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(create_server(("127.0.0.1", 0))) as bound:
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        Thread(target=_answer, args=(bound, answer)).start()
+        assert status.main(["--admin", address]) == 1
+    told = f"kubecache status: no proxy's admin listener is at --admin {address}{reason}\n"
+    assert capsys.readouterr() == ("", told)
+
+
+def _answer(bound: socket, answer: bytes) -> None:
+    with closing(bound.accept()[0]) as accepted:
+        accepted.recv(65536)
+        accepted.sendall(answer)
 
 
 def test_a_web_proxy_is_not_asked(

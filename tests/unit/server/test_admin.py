@@ -168,6 +168,7 @@ def test_the_status_tells_of_each_informer() -> None:
         served.name("b")
         found = (await ask(served, "/status.json")).json
         assert (found["ready"], found["scans"]) == (False, [])
+        assert found["unready"] == {"pods.v1/b": "not synced yet"}
         synced, started = found["informers"]
         assert synced.pop("raw_bytes") > 50
         assert synced == {

@@ -11,8 +11,9 @@ import pytest
 
 from proxy.demo.mover import fill
 from proxy.demo.standin import StandIn
+from proxy.server.addresses import Address
 from proxy.server.proxy import Proxy
-from proxy.server.settings import Address, Settings
+from proxy.server.settings import Settings
 from tests.unit.upstream.servers import OK, Handler, Server, answering, credentials, serving
 
 ANYWHERE = Address("127.0.0.1", 0)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from proxy.cache.supervisor import Supervisor
+from proxy.server.addresses import Address
 from proxy.server.exchange import ClientGoneError, Exchange
 from proxy.server.listener import Listener
-from proxy.server.settings import Address
 
 ASKED = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

@@ -52,32 +52,42 @@ class Page(HTMLParser):
 
 
 def page_of(
-    *informers: dict[str, Any], version: str = "0.1.0", ready: bool = True, unreached: str = ""
+    *informers: dict[str, Any],
+    version: str = "0.1.0",
+    ready: bool = True,
+    unready: dict[str, str] | None = None,
+    unreached: str = "",
 ) -> str:
-    status = {"version": version, "ready": ready, "unreached": unreached, "informers": informers}
-    return status_page(status)
+    told = {"version": version, "ready": ready, "unready": unready or {}, "unreached": unreached}
+    return status_page({**told, "informers": informers})
 
 
 def test_an_apiserver_that_has_not_answered_yet() -> None:
-    told = "<p>ready; no contact with the API server yet: a &lt;b&gt;</p>"
+    told = "<p>ready<br>no contact with the API server yet: a &lt;b&gt;</p>"
     assert told in page_of(unreached="a <b>")
     assert "no contact" not in page_of()
+
+
+def test_what_is_not_ready_is_told_with_its_reason() -> None:
+    told = page_of(ready=False, unready={"pod.v1": "the server has no <pod>"})
+    assert "<p>not ready<br>pod.v1: the server has no &lt;pod&gt;</p>" in told
 
 
 def test_an_informer_is_a_row() -> None:
     head, row = Page(page_of(INFORMER)).rows
     assert dict(zip(head, row, strict=True)) == {
-        "Informer": "pods.v1/team-a",
-        "Synced": "True",
-        "Objects": "7",
-        "Bytes": "4096",
-        "resourceVersion": "1234",
-        "Staleness (s)": "1.5",
-        "Unproven (s)": "3.25",
-        "Lag (s)": "-",
-        "Stalled": "False",
-        "Watchers": "2",
-        "Last error": "",
+        "INFORMER": "pods.v1/team-a",
+        "NAMED": "yes",
+        "SYNCED": "yes",
+        "OBJECTS": "7",
+        "BYTES": "4096",
+        "VERSION": "1234",
+        "STALENESS": "1.5s",
+        "UNPROVEN": "3.2s",
+        "LAG": "-",
+        "STALLED": "no",
+        "WATCHERS": "2",
+        "ERROR": "",
     }
 
 

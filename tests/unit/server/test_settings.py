@@ -9,14 +9,8 @@ import pytest
 
 from proxy.cli.main import main
 from proxy.kube.requests import Verb
-from proxy.server.settings import (
-    Address,
-    ResourceSettings,
-    Settings,
-    default_kubeconfig,
-    load_settings,
-    parse_address,
-)
+from proxy.server.addresses import Address, parse_address
+from proxy.server.settings import ResourceSettings, Settings, default_kubeconfig, load_settings
 
 
 def load(
@@ -159,16 +153,22 @@ def test_addresses(value: str, address: Address, spelt: str) -> None:
     assert parse_address(value) == address
     assert str(address) == (spelt or value)
     assert parse_address(str(address)) == address
-    assert parse_address(address) is address
+    assert Settings(listen=address).listen == address
 
 
 @pytest.mark.parametrize(
     "value",
-    ["", "8001", "localhost", "localhost:", "localhost:http", "localhost:65536", "[::1]", ":-1"],
+    ["", "8001", "localhost", "localhost:", "localhost:http", "http://a:1", "[::1]", ":-1"],
 )
 def test_addresses_that_are_none(value: str) -> None:
     with pytest.raises(ValueError, match="neither host:port nor unix:/path"):
         parse_address(value)
+
+
+@pytest.mark.parametrize("port", [65536, 99999])
+def test_a_port_is_within_range(port: int) -> None:
+    with pytest.raises(ValueError, match=f"found port {port}, expected one of 0 to 65535"):
+        parse_address(f"localhost:{port}")
 
 
 @pytest.mark.parametrize("value", ["unix:", "unix:run/it", "unix:./it"])
@@ -337,12 +337,28 @@ def test_of_a_flag_that_is_given_twice_the_last_counts(
     assert getattr(load_settings(flags, "kubecache run"), key) == value
 
 
-@pytest.mark.parametrize("flag", ["--nope", "--cache.on-demand.head=1", "--log_level=info"])
-def test_a_wrong_flag_is_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["run", flag])
-    assert ended.value.code == 2
-    assert flag.partition("=")[0] in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--nope 3", "--nope: no such flag; see --help"),
+        ("-x", "-x: no such flag; see --help"),
+        ("--cache.on-demand.gets=1", "--cache.on-demand.gets: no such flag; did you mean"),
+        ("--log_level=info", "--log_level: no such flag; did you mean --log-level?"),
+        ("word", "found 'word', expected a flag such as --listen"),
+        ("--listen", "--listen: expected one argument"),
+        ("--help=1", "-h/--help: ignored explicit argument '1'"),
+        ("--max-staleness -3s", "--max-staleness: '-3s' is not a duration like 30m or 1h30m"),
+        ("--max-staleness -3", "--max-staleness: found '-3', expected a duration of 0 or more"),
+        ("--listen --admin", "--listen: '--admin' is neither host:port nor unix:/path"),
+    ],
+)
+def test_a_wrong_flag_is_told_in_one_line(
+    given: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *given.split()]) == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"kubecache run: {said}")
+    assert errors.count("\n") == 1
 
 
 def parsed(value: Any) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kubernetes_asyncio.config import incluster_config
 
-from proxy.upstream.credentials import REFRESH, CredentialsError, load
+from proxy.upstream.credentials import REFRESH, CredentialsError, UnknownContextError, load
 from tests.unit.builders import Clock
 
 Write = Callable[..., str]
@@ -132,5 +132,7 @@ def test_kubeconfigs_that_cannot_be_used(content: str | None, tmp_path: Path) ->
 
 
 def test_a_context_that_is_not_there(kubeconfig: Write) -> None:
-    with pytest.raises(CredentialsError):
-        asyncio.run(load(kubeconfig("http://127.0.0.1:1"), "other"))
+    path = kubeconfig("http://127.0.0.1:1")
+    with pytest.raises(UnknownContextError) as raised:
+        asyncio.run(load(path, "other"))
+    assert str(raised.value) == f"found 'other', expected one of c, the contexts of {path}"

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,8 +17,9 @@ from tests.harness.apiserver import ApiServer
 from tests.harness.caching import eventually
 from tests.harness.differential import assert_source, differences, exact_target
 from tests.harness.http import Answer, Headers, Server, Session, Watch, ask, get, watch
+from tests.harness.kubectl import Kubectl, kubeconfig_for
 from tests.harness.objects import create, define, patch
-from tests.harness.proxy import Proxy
+from tests.harness.proxy import Proxy, metrics
 from tests.harness.tables import CLUSTER, CRDS, NAMESPACED, STATUSES, column
 
 META = "application/json;as=Table;g=meta.k8s.io;v="
@@ -38,6 +40,7 @@ class World(NamedTuple):
     apiserver: ApiServer
     proxy: Proxy
     collections: dict[str, str]
+    namespace: str
 
 
 def _resource(collection: str) -> str:
@@ -91,7 +94,7 @@ def world(apiserver: ApiServer) -> Iterator[World]:
         "cache": {"resources": [{"resource": _resource(c), "forms": ["table"]} for c in named]}
     }
     with Proxy(apiserver.kubeconfig(), config=config) as proxy:
-        yield World(apiserver, proxy, collections)
+        yield World(apiserver, proxy, collections, namespace)
 
 
 def _owned(apiserver: ApiServer, path: str) -> Object:
@@ -129,6 +132,40 @@ def _same(world: World, target: str, headers: Headers = V1, *, exact: bool = Tru
 def _resources() -> list[str]:
     custom = (f"/apis/test.kubecache.dev/v1/{d['spec']['names']['plural']}" for d in CRDS.values())
     return [*NAMESPACED, *CLUSTER, *custom, "/api/v1/namespaces"]
+
+
+TOGETHER = 6
+"""Kinds that one kubectl prints."""
+
+
+@pytest.mark.parametrize("flags", [[], ["-o", "wide", "--show-labels"]], ids=["plain", "wide"])
+def test_kubectl_prints_every_kind(world: World, tmp_path: Path, flags: list[str]) -> None:
+    """To the second, as ages may grow meanwhile: as before or after. And all are read here."""
+    kubectls = []
+    for name, server in (("direct", world.apiserver.server), ("cached", world.proxy.read)):
+        (tmp_path / name).mkdir()
+        kubeconfig = kubeconfig_for(server, tmp_path / name)
+        kubectls.append(Kubectl(kubeconfig, tmp_path / name))
+    direct, cached = kubectls
+    resources = [_kubectl_name(each) for each in _resources() if "events" not in each]
+    assert len(resources) >= 33
+    live = metrics(world.proxy).total("kubecache_live_reads_total")
+    for start in range(0, len(resources), TOGETHER):
+        together = ",".join(resources[start : start + TOGETHER])
+        line = ["get", together, *flags, "--namespace", world.namespace]
+        for _ in range(4):
+            before, found, after = direct(*line), cached(*line), direct(*line)
+            if found in (before, after):
+                break
+        assert found in (before, after)
+        assert (found.code, found.stderr) == (0, "")
+    assert metrics(world.proxy).total("kubecache_live_reads_total") == live
+
+
+def _kubectl_name(collection: str) -> str:
+    """``plural.version.group``, or ``plural`` of the core group."""
+    _, root, *group, version, plural = collection.split("/")
+    return f"{plural}.{version}.{group[0]}" if root == "apis" else plural
 
 
 @pytest.mark.parametrize("collection", _resources())

@@ -385,7 +385,10 @@ class Reflector:
         return None, is_it and witness.version != there.version <= held
 
     def _streaming(self, form: Form, missing: Missing | None = None) -> Streaming:
-        return Streaming(self._source.watch(self._sink.version), form, self._clock(), missing)
+        """Watch on; where a deletion is missing, briefly, as a bookmark then comes soon."""
+        if missing is not None:
+            return Streaming(self._source.barrier(self._sink.version), form, -inf, missing)
+        return Streaming(self._source.watch(self._sink.version), form, self._clock())
 
     async def _follow(self, state: Streaming) -> State:
         """Apply the next batch of events."""

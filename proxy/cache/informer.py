@@ -126,6 +126,11 @@ class Informer:
         newest = self.view.store.newest
         return Witness(newest.key, newest.version) if newest else None
 
+    def version_of(self, key: str) -> int:
+        """resourceVersion of an object that it holds; 0 for none."""
+        found = self.view.store.get(key) if self.view else None
+        return found.version if found else 0
+
     @property
     def staleness(self) -> float:
         """Seconds since this informer was last known to be current."""

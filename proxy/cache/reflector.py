@@ -7,7 +7,7 @@ what a failure leads to. Policy constants are client-go's (``tools/cache/reflect
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
 from typing import NamedTuple, Protocol
@@ -90,6 +90,9 @@ class Sink(Protocol):
     def witness(self) -> Witness | None:
         """What changed last of it; None if that is not known."""
 
+    def version_of(self, key: str) -> int:
+        """resourceVersion of an object in it; 0 for none."""
+
     async def replace(self, form: Form, store: Store, version: int, asked: float) -> None:
         """Take over a complete state, gathered in a store of its own; it was *asked* for then."""
 
@@ -115,7 +118,6 @@ class Trigger(StrEnum):
     BROKEN = "broken"
     EXPIRED = "expired"
     REWOUND = "rewound"
-    DOUBTED = "doubted"
     LAYOUT = "layout"
     ASKED = "asked"
     ERROR = "error"
@@ -154,13 +156,24 @@ class Disconnected:
     lasted: float = inf
 
 
+class Missing(NamedTuple):
+    """The last change was of this object, which the API server hadn't any more at version *by*."""
+
+    witness: Witness
+    by: int
+
+
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """A watch is open, and everything that it sent has been applied."""
+    """A watch is open, and everything that it sent has been applied.
+
+    ``missing``: a deletion that it has yet to tell, or else it's of another history.
+    """
 
     stream: Lines
     form: Form
     since: float
+    missing: Missing | None = None
 
 
 State = Unsynced | Syncing | Disconnected | Streaming
@@ -327,11 +340,11 @@ class Reflector:
 
     async def _resume(self, state: Disconnected) -> State:
         """Watch on from where the last watch ended, unless the API server was set back."""
-        doubt = await self._doubt(state.form)
-        if doubt is Trigger.REWOUND:
-            self._sink.drop(Ending.REWOUND)
-        if doubt is not None:
-            return Unsynced(doubt)
+        if await self._is_set_back():
+            return self._rewound()
+        missing, contradicts = await self._look(state.form)
+        if contradicts:
+            return self._rewound()
         if state.reason is Trigger.ENDED:  # as all watches of a CRD do when it is changed
             form = await self._source.describe()
             if form.shape != state.form.shape:
@@ -342,31 +355,40 @@ class Reflector:
             if state.lasted < EARLY and form.is_custom:
                 return Unsynced(Trigger.ENDED)  # maybe of that shape since before it took effect
         self.restarts[state.reason] += 1
-        return self._streaming(state.form)
+        return self._streaming(state.form, missing)
 
-    async def _doubt(self, form: Form) -> Trigger | None:
-        """Look for signs that the API server's history isn't the one whose state is held.
+    def _rewound(self) -> State:
+        self._sink.drop(Ending.REWOUND)
+        return Unsynced(Trigger.REWOUND)
 
-        A watch from a version that a restored server never had is silent for ever, and one from a
-        version that it has reached again leaves out what was lost. Then what changed last isn't
-        there as it is held; an object that is gone may have been deleted as well.
+    async def _is_set_back(self) -> bool:
+        """Tell whether the API server's versions are behind: a watch would be silent for ever."""
+        held = self._sink.version  # a barrier may raise it meanwhile
+        return await self._source.current_version() < held
+
+    async def _look(self, form: Form) -> tuple[Missing | None, bool]:
+        """Look for what changed last, which a restored API server hasn't as it is held.
+
+        Its versions may have overtaken those held; a watch would leave out what was lost. Tells
+        what's missing, which may have been deleted, and whether what is there contradicts.
         """
-        held, witness = self._sink.version, self._sink.witness  # a barrier may raise it meanwhile
-        if await self._source.current_version() < held:
-            return Trigger.REWOUND
+        held, witness = self._sink.version, self._sink.witness
         if witness is None:
-            return None
+            return None, False
         try:
-            there = form.decode_page(await self._source.list_object(witness.key)).objects
+            page = form.decode_page(await self._source.list_object(witness.key))
         except BadRequest:  # an API that knows no field selectors
-            return None
-        if there and there[0].key != witness.key:  # nor does this, which doesn't say so
-            return None
-        if there:
-            return Trigger.REWOUND if witness.version != there[0].version <= held else None
-        return Trigger.DOUBTED if witness.version else None
+            return None, False
+        if not page.objects:
+            return (Missing(witness, page.version) if witness.version else None), False
+        there = page.objects[0]
+        is_it = there.key == witness.key  # not so where selectors are ignored
+        return None, is_it and witness.version != there.version <= held
 
-    def _streaming(self, form: Form) -> Streaming:
+    def _streaming(self, form: Form, missing: Missing | None = None) -> Streaming:
+        """Watch on; where a deletion is missing, briefly, as a bookmark then comes soon."""
+        if missing is not None:
+            return Streaming(self._source.barrier(self._sink.version), form, -inf, missing)
         return Streaming(self._source.watch(self._sink.version), form, self._clock())
 
     async def _follow(self, state: Streaming) -> State:
@@ -376,8 +398,18 @@ class Reflector:
             if not lines:
                 self._sink.contact()  # the watch is accepted
             self._deliver(_decode(state.form, lines))
-            return state
+            return await self._settled(state)
         return Disconnected(state.form, Trigger.ENDED, self._clock() - state.since)
+
+    async def _settled(self, state: Streaming) -> State:
+        """Go on, unless a deletion hasn't come that must have by now."""
+        if state.missing is None or self._sink.version < state.missing.by:
+            return state
+        key, version = state.missing.witness
+        if self._sink.version_of(key) == version:
+            await _close(state)
+            return self._rewound()
+        return replace(state, missing=None)
 
     async def _next(self, stream: Lines) -> Sequence[bytes] | None:
         """Wait for the next lines; None at a clean end. Raises TimeoutError on silence."""

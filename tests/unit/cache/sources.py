@@ -70,7 +70,7 @@ class ScriptedSource:
         return result(self._pages.pop(0))
 
     def barrier(self, version: int) -> AsyncGenerator[Sequence[bytes], None]:
-        raise AssertionError(version)
+        return self.watch(version)
 
     async def watch(self, version: int | None) -> AsyncGenerator[Sequence[bytes], None]:
         if not self._watches:

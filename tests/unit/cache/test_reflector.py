@@ -23,7 +23,7 @@ from proxy.cache.reflector import (
 )
 from proxy.cache.store import Store
 from proxy.cache.view import Ending
-from proxy.forms.form import Change, Form, UnknownLayoutError
+from proxy.forms.form import Change, EventType, Form, UnknownLayoutError
 from proxy.kube.errors import (
     BadRequest,
     Expired,
@@ -71,6 +71,9 @@ class RecordingSink:
         assert version >= self.version
         self.told.append(f"bookmark {version}")
         self.version = version
+
+    def version_of(self, key: str) -> int:
+        return self.objects.get(key.rpartition("/")[2], 0)
 
     def contact(self) -> None:
         self.told.append("contact")
@@ -396,7 +399,7 @@ X3, GONE = Witness(_X.key, 3), Witness(_X.key, 0)
         (X3, PODS.page(item("x", version=2), version=9), Trigger.REWOUND, "REWOUND"),
         (X3, PODS.page(item("x", version=4), version=9), Trigger.REWOUND, "REWOUND"),
         (X3, PODS.page(item("x", version=6), version=9), None, "contact"),
-        (X3, PODS.page(version=9), Trigger.DOUBTED, "replace [y@8] at 9"),
+        (X3, PODS.page(version=9), None, "contact"),
         (X3, BadRequest("no field selectors"), None, "contact"),
         (X3, PODS.page(item("y", version=2), version=9), None, "contact"),
         (GONE, PODS.page(version=9), None, "contact"),
@@ -412,6 +415,25 @@ def test_versions_that_went_back_and_were_overtaken_show_in_what_changed_last(
     assert play.asked[:3] == ["watchlist", "version", f"object {_X.key}"]
     assert play.told[1] == told
     assert reason is None or play.reflector.relists[reason] == 1
+
+
+@pytest.mark.parametrize(
+    ("later", "reason"),
+    [
+        ([PODS.event(EventType.DELETED, item("x", version=7)), PODS.bookmark(9)], None),
+        ([PODS.added("y", version=8), PODS.event(EventType.DELETED, item("x", version=9))], None),
+        ([PODS.added("y", version=8)], None),  # it may still come
+        ([PODS.added("y", version=9)], Trigger.REWOUND),
+        ([PODS.bookmark(9)], Trigger.REWOUND),
+    ],
+)
+def test_a_deletion_that_never_comes_is_of_another_history(
+    later: list[bytes], reason: Trigger | None
+) -> None:
+    gone = PODS.page(version=9)
+    watches: list[list[Step]] = [[SYNCED, LONG], [later, LONG]]
+    play = Play(*watches, [AGAIN, LONG], pages=[gone], witness=X3, until=IndexError)
+    assert play.reflector.relists[Trigger.REWOUND] == (1 if reason else 0)
 
 
 def test_a_server_that_is_away_is_asked_for_its_version_until_it_answers() -> None:

@@ -205,7 +205,7 @@ def _status(proxy: Served) -> Status:
                 staleness=round(each.staleness, 3),
                 unproven=None if isinf(each.unproven) else round(each.unproven, 3),
                 lag=None if each.lag.last is None else round(each.lag.last, 4),
-                expected=len(each.expectations),
+                expected=len(each.expectations.of("", "")),  # what clients were shown is no write
                 stalled=each.is_stalled,
                 watchers=each.watchers,
                 last_error=proxy.informers.error(each),

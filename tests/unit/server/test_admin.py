@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from proxy.access.hosts import HostCheck
+from proxy.cache.expectations import Expectation
 from proxy.cache.informer import STALLED
 from proxy.kube.errors import Forbidden, NotFound, ServiceUnavailable
 from proxy.reads.listing import Tally
@@ -165,6 +166,8 @@ def test_the_status_tells_of_each_informer() -> None:
         informer = await served.synced("a")
         informer.watchers = 2
         served.clock.advance(1.23456)
+        for client, version in (("", 99), ("who-was-shown-it", 100)):
+            informer.acknowledge(Expectation("a/x", served.clock(), client, version))
         served.name("b")
         found = (await ask(served, "/status.json")).json
         assert (found["ready"], found["scans"]) == (False, [])
@@ -180,7 +183,7 @@ def test_the_status_tells_of_each_informer() -> None:
             "staleness": 1.235,
             "unproven": 1.235,
             "lag": None,
-            "expected": 0,
+            "expected": 1,
             "stalled": False,
             "watchers": 2,
             "last_error": "",

@@ -144,7 +144,7 @@ def test_without_informers_or_requests_a_scrape_is_still_whole() -> None:
 
 BOUNDED = {
     "probes_total": 7,
-    "informer_relists_total": 6,
+    "informer_relists_total": 5,
     "informer_restarts_total": 4,
     "informer_watch_events_total": 4,
     "watchers_terminated_total": 6,

@@ -22,6 +22,7 @@ from proxy.cache.difference import (
     let_go,
 )
 from proxy.cache.expectations import Expectation, Expectations
+from proxy.cache.health import Health
 from proxy.cache.lag import Lag, Write
 from proxy.cache.proofs import Proofs
 from proxy.cache.prover import Prover
@@ -36,19 +37,8 @@ from proxy.kube.resources import collection_key
 
 log = logging.getLogger(__name__)
 
-STALLED = 70.0
-"""Seconds without a sign of the API server after which an informer counts as stalled: the silence
-after which a watch is given up (65 s), and time to reconnect."""
-
 RECENT = 256
 """Events among which a deletion is looked for that has just been acknowledged."""
-
-FAILING = 10.0
-"""Seconds of attempts that fail, after which an informer counts as stalled, whatever it's told
-between them: a watch that is refused is as bad as a silent one."""
-
-NEWS = 2
-"""Attempts in a row that have failed when the log tells of it."""
 
 MANY = 1000
 """Changes that are told in a thread, since sorting them would hold up the event loop."""
@@ -90,11 +80,7 @@ class Informer:
         self.prover = Prover(source, self, (supervisor or Supervisor()).spawn, clock)
         self.last_used = clock()
         self._clock = clock
-        self._heard = clock()
-        self._suspected = False
-        self._refusal = ""
-        self._failures = 0
-        self._failing = 0.0  # since when, if they are any
+        self._health = Health(scope, clock)
 
     def __repr__(self) -> str:
         state = f"at {self.version}" if self.view else "unsynced"
@@ -144,28 +130,25 @@ class Informer:
     @property
     def is_stalled(self) -> bool:
         """Tell whether no news come: the API server is silent, fails, or leaves probes alone."""
-        now = self._clock()
-        silent = now - self._heard >= STALLED
-        failing = self._failures >= NEWS and now - self._failing >= FAILING
-        return self._suspected or silent or failing
+        return self._health.is_stalled
 
     @property
     def is_ready(self) -> bool:
         """Synced, not stalled, and readable for the proxy as far as probes show."""
-        return self.view is not None and not self.is_stalled and not self._refusal
+        return self.view is not None and not self.is_stalled and not self._health.refusal
 
     @property
     def last_error(self) -> str:
         """Why the last attempt to list, watch or probe failed; empty once it has worked since."""
-        return self.reflector.last_error or self._refusal
+        return self.reflector.last_error or self._health.refusal
 
     @property
     def why_unready(self) -> str:
         """Say why it isn't ready."""
         if self.view is None:
             return self.last_error or "not synced yet"
-        if self._refusal and not self.is_stalled:
-            return self._refusal
+        if self._health.refusal and not self.is_stalled:
+            return self._health.refusal
         return f"stalled: {self.last_error or 'the API server gives no sign'}"
 
     def touch(self) -> None:
@@ -192,7 +175,7 @@ class Informer:
             except RereadError:
                 self.drop(Ending.STOPPED)
         self.forbidden = False
-        self._refusal = ""
+        self._health.refusal = ""
         if self.view is None:
             self.view = View(form, store, self._clock)
             log.info("informer %s synced: %d objects", self.scope, len(store))
@@ -247,47 +230,26 @@ class Informer:
         self._tell()
 
     async def pause(self, seconds: float) -> None:
-        """Rest after an attempt that failed.
-
-        One alone is a connection that broke, and no news; of more in a row the log tells once.
-        """
-        self._failures += 1
-        if self._failures == 1:
-            self._failing = self._clock()
-        if self._failures == NEWS:
-            log.warning("informer %s fails, and tries on: %s", self.scope, self.last_error)
+        """Rest after an attempt that failed."""
+        self._health.fail(self.last_error)
         await asyncio.sleep(seconds)
 
     def contact(self) -> None:
         """Note that a watch is accepted; a resource without bookmarks may be silent for long."""
-        self._hear()
-        self._work()
-
-    def _hear(self) -> None:
-        self._heard = self._clock()
-        self._suspected = False
-
-    def _work(self) -> None:
-        """Note that listing or watching works, so that earlier failures are history."""
-        if self._failures >= NEWS:
-            log.info("informer %s works again", self.scope)
-        self._failures = 0
+        self._health.hear()
+        self._health.work()
         self.reflector.last_error = ""
 
     def suspect(self, error: str) -> None:
         """Note that the API server doesn't answer, as long as it gives no sign."""
-        if not self._suspected:
-            log.warning("informer %s: the API server is away: %s", self.scope, error)
-        self._suspected = True
+        self._health.suspect(error)
 
     def doubt(self, refusal: str) -> None:
         """Note that the API server refuses the proxy's probes.
 
         It goes on with a watch that is open when the right to it is revoked.
         """
-        if not self._refusal:
-            log.warning("informer %s: the API server refuses its probes: %s", self.scope, refusal)
-        self._refusal = refusal
+        self._health.refuse(refusal)
 
     def reconnect(self, why: str) -> None:
         """Open another watch in place of one that doesn't bring what it should."""
@@ -296,10 +258,8 @@ class Informer:
 
     def learn(self, version: int, moment: float) -> None:
         """Note that the API server had *version* when it was asked at *moment*."""
-        self._hear()  # a probe that succeeds doesn't say that watches do
-        if self._refusal:
-            log.info("informer %s: its probes are answered again", self.scope)
-        self._refusal = ""
+        self._health.hear()  # a probe that succeeds doesn't say that watches do
+        self._health.admit()
         self.proofs.learn(version, moment, self.version)
         self.expectations.prove(self.proofs.proven)
 
@@ -388,9 +348,9 @@ class Informer:
     def _tell(self) -> None:
         """Note a sign of the watch, and wake whoever waits for one."""
         self.contact()
-        self.lag.reach(self.version, self._heard)
+        self.lag.reach(self.version, self._health.heard)
         proven = self.proofs.proven
-        self.proofs.tell(self.version, min(self._heard, self.lag.since))
+        self.proofs.tell(self.version, min(self._health.heard, self.lag.since))
         if self.expectations:
             self.expectations.reach(self.version)
             if self.proofs.proven > proven:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from proxy.cache.expectations import Expectation
-from proxy.cache.informer import FAILING, MANY, STALLED, Informer
+from proxy.cache.health import FAILING, STALLED
+from proxy.cache.informer import MANY, Informer
 from proxy.cache.lag import Write
 from proxy.cache.scope import Scope
 from proxy.cache.store import Store

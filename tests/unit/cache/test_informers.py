@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from proxy.cache.expectations import Expectation
-from proxy.cache.informer import STALLED, Informer
+from proxy.cache.health import STALLED
+from proxy.cache.informer import Informer
 from proxy.cache.informers import MAX_NAMESPACES, REFUSED_PAUSE, Informers, Policy
 from proxy.cache.lag import Write
 from proxy.cache.reflector import Trigger

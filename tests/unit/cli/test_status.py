@@ -14,7 +14,7 @@ import pytest
 
 from proxy import __version__
 from proxy.access.hosts import HostCheck
-from proxy.cache.informer import STALLED
+from proxy.cache.health import STALLED
 from proxy.cache.supervisor import Supervisor
 from proxy.cli import status
 from proxy.reads.listing import Tally

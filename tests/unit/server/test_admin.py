@@ -11,7 +11,7 @@ import pytest
 
 from proxy.access.hosts import HostCheck
 from proxy.cache.expectations import Expectation
-from proxy.cache.informer import STALLED
+from proxy.cache.health import STALLED
 from proxy.kube.errors import Forbidden, NotFound, ServiceUnavailable
 from proxy.reads.listing import Tally
 from proxy.server.admin import admin_app

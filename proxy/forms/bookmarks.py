@@ -4,6 +4,7 @@ import msgspec
 
 from proxy.forms.partial import is_unstructured
 from proxy.kube import gojson
+from proxy.kube.versions import parse_version
 
 INITIAL_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends a WatchList's initial events."""
@@ -26,6 +27,12 @@ class ZeroObject:
         self._annotations = msgspec.json.decode(annotations, type=dict[str, str])
         self.initial_end = self._annotations.pop(INITIAL_END, None) is not None
         self._sorts_keys = is_unstructured(encoded)
+
+    @property
+    def version(self) -> int:
+        """resourceVersion of this one. Raises msgspec.MsgspecError, ValueError."""
+        stamp = self._metadata.get("resourceVersion", b'""')
+        return parse_version(msgspec.json.decode(stamp, type=str))
 
     def encode(self, version: int, *, initial_end: bool) -> bytes:
         """Write it as one of *version*."""

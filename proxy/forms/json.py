@@ -52,17 +52,8 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _BookmarkMetadata(msgspec.Struct):
-    resourceVersion: str  # noqa: N815 - the wire's spelling
-
-
-class _Bookmark(msgspec.Struct):
-    metadata: _BookmarkMetadata
-
-
 _LIST = msgspec.json.Decoder(_List)
 _EVENT = msgspec.json.Decoder(_Event)
-_BOOKMARK = msgspec.json.Decoder(_Bookmark)
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -215,9 +206,8 @@ def read_page(body: bytes, decoder: ObjectDecoder) -> Page:
 
 def read_bookmark(encoded: bytes) -> tuple[Bookmark, ZeroObject]:
     """Decode a bookmark's object, and keep it for others. Raises MsgspecError, ValueError."""
-    version = parse_version(_BOOKMARK.decode(encoded).metadata.resourceVersion)
     zero = ZeroObject(encoded)
-    return Bookmark(version, zero.initial_end), zero
+    return Bookmark(zero.version, zero.initial_end), zero
 
 
 def read_event(

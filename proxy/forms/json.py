@@ -10,6 +10,7 @@ from enum import Enum
 import msgspec
 
 from proxy.forms.bookmarks import ZeroObject
+from proxy.forms.described import Described, Subject, merged, object_decoder
 from proxy.forms.form import (
     Bookmark,
     Change,
@@ -23,7 +24,7 @@ from proxy.kube import gojson
 from proxy.kube.errors import ApiError, from_status
 from proxy.kube.negotiation import FormName, Representation
 from proxy.kube.resources import ResourceInfo
-from proxy.kube.selectable import SelectableField, knows_namespace, selectable_fields
+from proxy.kube.selectable import SelectableField, selectable_fields
 from proxy.kube.versions import parse_version
 
 _VERSION = b'"resourceVersion":"'
@@ -57,14 +58,13 @@ _EVENT = msgspec.json.Decoder(_Event)
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class JsonForm:
+class JsonForm(Described):
     """JSON of one resource, in the layout that *sample*, a list of it, shows.
 
     *declared* are fields beside those that are built in, *generation* is that of the resource's
     definition. Raises UnknownLayoutError when the sample is in neither layout.
     """
 
-    name = FormName.JSON
     content_type = stream_type = b"application/json"
     separator = b","
     is_binary = False
@@ -79,35 +79,23 @@ class JsonForm:
         warnings: tuple[bytes, ...] = (),
     ) -> None:
         resource = info.resource
-        self.kind = info.kind
         self.warnings = warnings
         self._layout, kind = _read_layout(sample)
         built_in = selectable_fields(resource.group, resource.plural)
-        fields = {field.label: field for field in (*(built_in or ()), *declared)}
-        self.is_custom = self._layout is Layout.UNSTRUCTURED
-        self.knows_fields = built_in is not None or self.is_custom
-        self.namespaced = info.namespaced
-        self.has_status = info.has_status
-        self.namespace_selectable = info.namespaced and knows_namespace(
-            resource.group, resource.plural
-        )
-        self.field_labels = {label: n for n, label in enumerate(fields)}
-        self.indexed = tuple(n for n, field in enumerate(fields.values()) if field.indexed)
-        try:
-            self._objects = ObjectDecoder(tuple(fields.values()))
-        except ValueError as error:
-            raise UnknownLayoutError(str(error)) from error
+        fields = merged(built_in, declared)
+        is_custom = self._layout is Layout.UNSTRUCTURED
+        knows_fields = built_in is not None or is_custom
+        super().__init__(FormName.JSON, Subject(info, fields, knows_fields, is_custom, generation))
+        self.shape += (self._layout.name, kind)
+        self._objects = object_decoder(fields)
         self._type_meta = (
             b'{"kind":' + gojson.encode(info.kind) + b',"apiVersion":'
             + gojson.encode(resource.group_version) + b","
             if self._layout is Layout.STRUCT
             else b""
         )  # fmt: skip
-        names = (self._layout.name, info.kind, kind)
-        self.shape = (*names, str(info.namespaced), str(info.has_status), str(generation), *fields)
         self._list_kind = gojson.encode(kind)
         self._api_version = gojson.encode(resource.group_version)
-        self.has_watch_list = False
         self._zero: ZeroObject | None = None
 
     def decode_page(self, body: bytes) -> Page:

@@ -7,7 +7,7 @@ for them in two versions of ``meta.k8s.io``. Upstream is asked for v1.
 from collections.abc import Iterable, Sequence
 
 from proxy.forms.bookmarks import ZeroObject
-from proxy.forms.described import Described, Subject
+from proxy.forms.described import Described, Subject, object_decoder
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
 from proxy.forms.json import (
     Layout,
@@ -18,7 +18,7 @@ from proxy.forms.json import (
     restamp,
 )
 from proxy.forms.messages import MessageDecoder
-from proxy.forms.objects import Object, ObjectDecoder
+from proxy.forms.objects import Object
 from proxy.forms.protobuf import Kind, ProtobufForm
 from proxy.kube import gojson
 from proxy.kube.errors import ApiError
@@ -118,13 +118,9 @@ class MetadataForm(Described):
         warnings: tuple[bytes, ...] = (),
     ) -> None:
         fields = [each for each in declared if all(path[0] == "metadata" for path in each.paths)]
-        subject = Subject(info, fields, _knows_fields(info, generation), generation)
-        super().__init__(FormName.METADATA, subject)
+        super().__init__(FormName.METADATA, _subject(info, fields, generation))
         self.zero: ZeroObject | None = None
-        try:
-            self._objects = ObjectDecoder(fields)
-        except ValueError as error:
-            raise UnknownLayoutError(str(error)) from error
+        self._objects = object_decoder(fields)
         self._renderings = {
             version: MetadataRendering(self, kind, warnings) for version, kind in _KINDS.items()
         }
@@ -170,7 +166,7 @@ def metadata_protobuf_form(
     """
     form = ProtobufForm(
         FormName.METADATA_PROTOBUF,
-        Subject(info, (), _knows_fields(info, generation), generation),
+        _subject(info, (), generation),
         _KINDS,
         MessageDecoder(),
         warnings,
@@ -179,10 +175,12 @@ def metadata_protobuf_form(
     return form
 
 
-def _knows_fields(info: ResourceInfo, generation: int) -> bool:
-    """Tell whether name and namespace are selected by as everywhere.
+def _subject(info: ResourceInfo, fields: Sequence[SelectableField], generation: int) -> Subject:
+    """Describe a resource by whether name and namespace are selected by as everywhere.
 
     An aggregated API may mean anything by them; what a definition was read of is no such.
     """
     resource = info.resource
-    return generation > 0 or selectable_fields(resource.group, resource.plural) is not None
+    is_built_in = selectable_fields(resource.group, resource.plural) is not None
+    is_custom = generation > 0
+    return Subject(info, fields, is_built_in or is_custom, is_custom, generation)

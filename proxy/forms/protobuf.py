@@ -209,7 +209,7 @@ def protobuf_form(
     knows_fields = built_in is not None and len(fields) == len(built_in)
     form = ProtobufForm(
         FormName.PROTOBUF,
-        Subject(info, fields, knows_fields, generation),
+        Subject(info, fields, knows_fields, generation > 0, generation),
         {"": Kind(types.apiVersion, info.kind, types.kind)},
         MessageDecoder(fields, paths),
         warnings,

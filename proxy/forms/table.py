@@ -13,16 +13,17 @@ from msgspec import UNSET, Raw, UnsetType
 
 from proxy.forms.ages import Age, Ages, duration_text
 from proxy.forms.bookmarks import INITIAL_END, ZeroObject
+from proxy.forms.described import Described, Subject, merged, object_decoder
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
 from proxy.forms.json import restamp
-from proxy.forms.objects import Object, ObjectDecoder
+from proxy.forms.objects import Object
 from proxy.forms.partial import added_annotations, encode_partial, partial_metadata
 from proxy.kube import gojson
 from proxy.kube.columns import PrinterColumn
 from proxy.kube.errors import ApiError, from_status
 from proxy.kube.negotiation import FormName, Representation
 from proxy.kube.resources import ResourceInfo
-from proxy.kube.selectable import SelectableField, knows_namespace, selectable_fields
+from proxy.kube.selectable import SelectableField, selectable_fields
 from proxy.kube.versions import parse_version
 
 _INITIAL_END = b'"annotations":{"%s":"true"}' % INITIAL_END.encode()
@@ -83,15 +84,13 @@ class _Zero(NamedTuple):
     object: ZeroObject
 
 
-class TableForm:
+class TableForm(Described):
     """Tables of one resource, with the columns that *sample* shows, a Table of it without rows.
 
     *declared* are fields beside those that are built in, *generation* and *columns* are those of
     the resource's definition; columns are None where there is none. *clock* tells Unix time. Raises
     UnknownLayoutError when the sample is no Table.
     """
-
-    name = FormName.TABLE
 
     def __init__(  # noqa: PLR0913 - most are by keyword
         self,
@@ -106,27 +105,18 @@ class TableForm:
     ) -> None:
         resource = info.resource
         key = (resource.group, resource.plural)
-        self.kind = info.kind
         self.warnings = warnings
         self.clock = clock
         self.columns, names, self.no_rows = _read_columns(sample)
         built_in = selectable_fields(*key)
-        fields = {field.label: field for field in (*(built_in or ()), *declared)}
-        self.is_custom = built_in is None
-        self.knows_fields = built_in is not None or columns is not None
-        self.namespaced = info.namespaced
-        self.has_status = info.has_status
-        self.namespace_selectable = info.namespaced and knows_namespace(*key)
-        self.field_labels = {label: n for n, label in enumerate(fields)}
-        self.indexed = tuple(n for n, field in enumerate(fields.values()) if field.indexed)
+        fields = merged(built_in, declared)
+        knows_fields = built_in is not None or columns is not None
+        super().__init__(
+            FormName.TABLE, Subject(info, fields, knows_fields, built_in is None, generation)
+        )
+        self.shape += (self.columns.decode(),)
         self._ages = Ages(resource, names, columns)
-        try:
-            self._objects = ObjectDecoder((*fields.values(), *self._ages.fields))
-        except ValueError as error:
-            raise UnknownLayoutError(str(error)) from error
-        own = (info.kind, str(info.namespaced), str(generation), self.columns.decode())
-        self.shape = (self.name, *own, *fields)
-        self.has_watch_list = False
+        self._objects = object_decoder((*fields, *self._ages.fields))
         self.zero: _Zero | None = None
         self.hidden = added_annotations(*key)
         self._is_exact = key not in _RESORTED

@@ -4,12 +4,17 @@ The API server writes these as Go structs whatever they are of, custom resources
 for them in two versions of ``meta.k8s.io``. Upstream is asked for v1.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from proxy.forms.bookmarks import ZeroObject
 from proxy.forms.described import Described, Subject, object_decoder
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
-from proxy.forms.json import (
+from proxy.forms.kinds import PARTIAL_KINDS, Kind
+from proxy.forms.messages import MessageDecoder
+from proxy.forms.objects import Object
+from proxy.forms.protobuf import ProtobufForm
+from proxy.forms.wire import (
     Layout,
     encode_list_metadata,
     read_bookmark,
@@ -17,21 +22,11 @@ from proxy.forms.json import (
     read_page,
     restamp,
 )
-from proxy.forms.messages import MessageDecoder
-from proxy.forms.objects import Object
-from proxy.forms.protobuf import Kind, ProtobufForm
 from proxy.kube import gojson
 from proxy.kube.errors import ApiError
 from proxy.kube.negotiation import FormName, Representation
 from proxy.kube.resources import ResourceInfo
 from proxy.kube.selectable import SelectableField, selectable_fields
-
-_KIND = "PartialObjectMetadata"
-_KINDS = {
-    "v1": Kind("meta.k8s.io/v1", _KIND, f"{_KIND}List"),
-    "v1beta1": Kind("meta.k8s.io/v1beta1", _KIND, f"{_KIND}List", metadata=2, items=1),
-}
-"""By version; the older one has its list's fields the other way round in protobuf."""
 
 
 def _typed(kind: str, api_version: str) -> bytes:
@@ -39,29 +34,47 @@ def _typed(kind: str, api_version: str) -> bytes:
     return b'{"kind":"%s","apiVersion":"%s",' % (kind.encode(), api_version.encode())
 
 
-_TYPE_META = _typed(_KIND, _KINDS["v1"].api_version)
+_KEPT = PARTIAL_KINDS["v1"]
+_HEAD = _typed(_KEPT.kind, _KEPT.api_version) + b'"metadata":'
+
+
+def _kept_metadata(raw: bytes) -> bytes:
+    return raw[len(_HEAD) : -1]
+
+
+class Zeroed(Protocol):
+    """A form: ``zero`` is the object of the bookmarks that the API server has sent."""
+
+    zero: ZeroObject | None
 
 
 class MetadataRendering:
-    """Writes the objects of *form* in one version."""
+    """Writes the metadata of *form*'s objects in one version; *read* takes them out of those."""
 
     content_type = stream_type = b"application/json"
     separator = b","
     is_binary = False
 
-    def __init__(self, form: "MetadataForm", kind: Kind, warnings: tuple[bytes, ...]) -> None:
+    def __init__(
+        self,
+        form: Zeroed,
+        kind: Kind,
+        warnings: tuple[bytes, ...],
+        read: Callable[[bytes], bytes] = _kept_metadata,
+    ) -> None:
         self.warnings = warnings
         self._form = form
-        self._type_meta = _typed(kind.kind, kind.api_version)
+        self._head = _typed(kind.kind, kind.api_version) + b'"metadata":'
         self._list_type = _typed(kind.list_kind, kind.api_version)
-        self._is_as_kept = self._type_meta == _TYPE_META
+        self._read = read
+        self._is_as_kept = read is _kept_metadata and self._head == _HEAD
 
     def encode_object(self, found: Object) -> bytes:
         """Encode the body of a get, with the final newline."""
         return self._as(found.raw) + b"\n"
 
     def _as(self, raw: bytes) -> bytes:
-        return raw if self._is_as_kept else self._type_meta + raw[len(_TYPE_META) :]
+        return raw if self._is_as_kept else self._head + self._read(raw) + b"}"
 
     def encode_items(self, objects: Iterable[Object]) -> bytes:
         """Encode a run of items, with commas in between."""
@@ -69,8 +82,7 @@ class MetadataRendering:
 
     def measure_items(self, objects: Iterable[Object]) -> int:
         """Count the bytes of a run of items, without commas."""
-        more = len(self._type_meta) - len(_TYPE_META)
-        return sum(len(found.raw) + more for found in objects)
+        return sum(len(self._as(found.raw)) for found in objects)
 
     def encode_list_envelope(
         self, version: int, continue_token: str = "", remaining: int = 0, size: int = 0
@@ -122,15 +134,16 @@ class MetadataForm(Described):
         self.zero: ZeroObject | None = None
         self._objects = object_decoder(fields)
         self._renderings = {
-            version: MetadataRendering(self, kind, warnings) for version, kind in _KINDS.items()
+            version: MetadataRendering(self, kind, warnings)
+            for version, kind in PARTIAL_KINDS.items()
         }
         self.decode_page(sample)
 
     def decode_page(self, body: bytes) -> Page:
         """Decode a page of a list; items are copied out so that the body can go."""
         page = read_page(body, self._objects)
-        if not all(found.raw.startswith(_TYPE_META) for found in page.objects):
-            raise UnknownLayoutError(f"a list of what isn't {_KIND}")
+        if not all(found.raw.startswith(_HEAD) for found in page.objects):
+            raise UnknownLayoutError(f"a list of what isn't {_KEPT.kind}")
         return page
 
     def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
@@ -138,8 +151,8 @@ class MetadataForm(Described):
         return read_event(line, self._decode_object, self._decode_bookmark)
 
     def _decode_object(self, encoded: bytes) -> Object:
-        if not encoded.startswith(_TYPE_META):
-            raise UnknownLayoutError(f"an event of what isn't {_KIND}")
+        if not encoded.startswith(_HEAD):
+            raise UnknownLayoutError(f"an event of what isn't {_KEPT.kind}")
         return self._objects.decode(encoded, encoded)
 
     def _decode_bookmark(self, encoded: bytes) -> Bookmark:
@@ -167,7 +180,7 @@ def metadata_protobuf_form(
     form = ProtobufForm(
         FormName.METADATA_PROTOBUF,
         _subject(info, (), generation),
-        _KINDS,
+        {(FormName.METADATA_PROTOBUF, meta): kind for meta, kind in PARTIAL_KINDS.items()},
         MessageDecoder(),
         warnings,
     )

@@ -5,15 +5,17 @@ type and the message. A watch is length-delimited frames of bare WatchEvents, ea
 an object in its envelope. Bytes are those that gogo-protobuf writes, with empty fields too.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from proxy.forms.described import Described, Subject
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
+from proxy.forms.kinds import PARTIAL_KINDS, Kind
 from proxy.forms.messages import MessageDecoder
 from proxy.forms.objects import Object
+from proxy.forms.partial import added_annotations
 from proxy.kube.envelope import encode_status, read_error
 from proxy.kube.errors import ApiError
 from proxy.kube.gogo import field, find, varint, varint_size
@@ -35,32 +37,42 @@ _ITEM = 1
 """Bytes of an item's tag."""
 
 
-class Kind(NamedTuple):
-    """How objects and lists of them are typed, and by which fields a list has what it has."""
-
-    api_version: str
-    kind: str
-    list_kind: str
-    metadata: int = 1
-    items: int = 2
-
-
 class Shown:
     """What the API server has shown beside objects: *bookmark* is a plain one's object."""
 
     bookmark: bytes | None = None
 
 
+def _whole(raw: bytes) -> bytes:
+    return raw
+
+
+def _partial(raw: bytes) -> bytes:
+    """Cut out the metadata, whose field in PartialObjectMetadata is that of every object."""
+    found = find(raw, _METADATA)
+    return raw[found.start : found.end] if found else b""
+
+
 class ProtobufRendering:
-    """Writes objects as a *kind*; *shown* is the form's, for the bookmarks."""
+    """Writes objects as a *kind*; *shown* is the form's, for the bookmarks.
+
+    *read* takes out of an object's message what is to be written of it.
+    """
 
     content_type = PROTOBUF.encode()
     stream_type = content_type + b";stream=watch"
     separator = b""
     is_binary = True
 
-    def __init__(self, kind: Kind, shown: Shown, warnings: tuple[bytes, ...]) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        shown: Shown,
+        warnings: tuple[bytes, ...],
+        read: Callable[[bytes], bytes] = _whole,
+    ) -> None:
         self.warnings = warnings
+        self._read = read
         self._kind = kind
         self._shown = shown
         self._object = _type_meta(kind.api_version, kind.kind)
@@ -72,18 +84,20 @@ class ProtobufRendering:
         return self._enveloped(found.raw)
 
     def _enveloped(self, raw: bytes) -> bytes:
-        return self._object + varint(len(raw)) + raw + _UNENCODED
+        message = self._read(raw)
+        return self._object + varint(len(message)) + message + _UNENCODED
 
     def encode_items(self, objects: Iterable[Object]) -> bytes:
         """Encode a run of items, each with its tag and its length."""
         parts: list[bytes] = []
         for found in objects:
-            parts += (self._item, varint(len(found.raw)), found.raw)
+            message = self._read(found.raw)
+            parts += (self._item, varint(len(message)), message)
         return b"".join(parts)
 
     def measure_items(self, objects: Iterable[Object]) -> int:
         """Count the bytes of a run of items."""
-        sizes = [len(found.raw) for found in objects]
+        sizes = [len(self._read(found.raw)) for found in objects]
         return sum(sizes) + sum(map(varint_size, sizes)) + _ITEM * len(sizes)
 
     def encode_list_envelope(
@@ -126,14 +140,14 @@ class ProtobufRendering:
 class ProtobufForm(Described):
     """Protobuf of one resource, decoded by *decoder*, to be written as one of *kinds*.
 
-    These are by the version of ``meta.k8s.io`` in which a client asks, "" where there's none.
+    These are by form and version of ``meta.k8s.io`` in which a client asks, "" where there's none.
     """
 
     def __init__(
         self,
         name: FormName,
         subject: Subject,
-        kinds: Mapping[str, Kind],
+        kinds: Mapping[tuple[FormName, str], Kind],
         decoder: MessageDecoder,
         warnings: tuple[bytes, ...],
     ) -> None:
@@ -141,7 +155,10 @@ class ProtobufForm(Described):
         self._decoder = decoder
         self._shown = Shown()
         self._renderings = {
-            meta: ProtobufRendering(kind, self._shown, warnings) for meta, kind in kinds.items()
+            asked: ProtobufRendering(
+                kind, self._shown, warnings, _whole if asked[0] is name else _partial
+            )
+            for asked, kind in kinds.items()
         }
 
     def decode_page(self, body: bytes) -> Page:
@@ -176,8 +193,8 @@ class ProtobufForm(Described):
         return Bookmark(version, initial_end)
 
     def rendering(self, representation: Representation, include: str) -> ProtobufRendering | None:
-        """Write in the version of ``meta.k8s.io`` that is asked for."""
-        return self._renderings.get(representation.meta)
+        """Write as one of the kinds."""
+        return self._renderings.get((representation.form, representation.meta))
 
 
 def protobuf_form(
@@ -190,6 +207,7 @@ def protobuf_form(
 ) -> ProtobufForm:
     """Make the form of a built-in resource, whose types are those of *sample*, a list of it.
 
+    Its metadata alone can be written of it too, unless some are only added when objects are.
     Of fields that are *declared* beside those of the API server no numbers are known, so lists by
     them are forwarded. Raises UnknownLayoutError.
     """
@@ -206,11 +224,14 @@ def protobuf_form(
         types = _message(sample).typeMeta
     except (DecodeError, ValueError) as error:
         raise UnknownLayoutError(f"not a list of objects: {error}") from error
+    kinds = {(FormName.PROTOBUF, ""): Kind(types.apiVersion, info.kind, types.kind)}
+    if built_in is not None and not added_annotations(resource.group, resource.plural):
+        kinds |= {(FormName.METADATA_PROTOBUF, meta): kind for meta, kind in PARTIAL_KINDS.items()}
     knows_fields = built_in is not None and len(fields) == len(built_in)
     form = ProtobufForm(
         FormName.PROTOBUF,
         Subject(info, fields, knows_fields, generation > 0, generation),
-        {"": Kind(types.apiVersion, info.kind, types.kind)},
+        kinds,
         MessageDecoder(fields, paths),
         warnings,
     )

@@ -15,9 +15,9 @@ from proxy.forms.ages import Age, Ages, duration_text
 from proxy.forms.bookmarks import INITIAL_END, ZeroObject
 from proxy.forms.described import Described, Subject, merged, object_decoder
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
-from proxy.forms.json import restamp
 from proxy.forms.objects import Object
 from proxy.forms.partial import added_annotations, encode_partial, partial_metadata
+from proxy.forms.wire import restamp
 from proxy.kube import gojson
 from proxy.kube.columns import PrinterColumn
 from proxy.kube.errors import ApiError, from_status

@@ -17,7 +17,7 @@ from proxy.forms.form import Rendering
 from proxy.kube import gojson
 from proxy.kube.envelope import encode_status
 from proxy.kube.errors import ApiError, not_found
-from proxy.kube.negotiation import JSON, PROTOBUF, FormName
+from proxy.kube.negotiation import JSON, PROTOBUF, FormName, Representation
 from proxy.kube.requests import Request
 from proxy.kube.resources import Resource
 from proxy.reads.catchup import CatchUp
@@ -40,6 +40,10 @@ from proxy.reads.watch import TURNS, Watch
 MAX_WHOLE = 1024 * 1024
 """Bytes of a body that is joined or indented here, in about a millisecond; a longer one goes out
 in its parts, or is forwarded to be indented."""
+
+
+_WHOLE = {FormName.METADATA: FormName.JSON, FormName.METADATA_PROTOBUF: FormName.PROTOBUF}
+"""Forms of whole objects whose metadata are written as these are."""
 
 
 class Answer(NamedTuple):
@@ -133,7 +137,7 @@ class Reader:
         if isinstance(read, Reason):
             return read
         scope = Scope(read.target.resource, read.target.namespace, read.representation.form)
-        informer = self._informers.find(scope)
+        informer = self._find(scope, read.representation)
         if informer is None or informer.view is None:
             self._informers.note(scope, read.verb)
             return Reason.NOT_CACHED if informer is None else Reason.SYNCING
@@ -151,6 +155,17 @@ class Reader:
             return Reason.REPRESENTATION
         serving = _Serving(request, read, informer, informer.view, rendering)
         return self._serve(serving, decided)
+
+    def _find(self, scope: Scope, representation: Representation) -> Informer | None:
+        """Find who answers; where no informer of the form can, one of whole objects may."""
+        own = self._informers.find(scope)
+        whole = _WHOLE.get(scope.form)
+        if whole is None or (own is not None and own.view is not None):
+            return own
+        other = self._informers.find(scope._replace(form=whole))
+        if other is None or other.view is None:
+            return own
+        return own if other.view.form.rendering(representation, "") is None else other
 
     def _as_shown(self, read: Read) -> Read | Reason:
         """Leave out the first choices of representation that the resource isn't shown in."""

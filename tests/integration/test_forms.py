@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from proxy.forms.json import JsonForm
-from proxy.forms.protobuf import Kind as ProtobufKind
+from proxy.forms.kinds import Kind as ProtobufKind
 from proxy.forms.protobuf import ProtobufRendering, Shown
 from proxy.kube.errors import Expired
 from proxy.kube.negotiation import JSON, PROTOBUF
@@ -27,7 +27,7 @@ from tests.harness.differential import (
 from tests.harness.forms import CLIENT_GO, METADATA, WHOLE, Asked, frames, list_meta, metadata
 from tests.harness.http import Answer, Server, ask, get
 from tests.harness.objects import Object, configmap, crd, define, node, patch, pod
-from tests.harness.proxy import Proxy
+from tests.harness.proxy import Proxy, metrics
 from tests.integration.selector_objects import fill
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -106,6 +106,16 @@ def world(apiserver: ApiServer) -> Iterator[World]:
     config = {"cache": {"resources": [*named, custom]}}
     with Proxy(apiserver.kubeconfig(), config=config) as running:
         yield World(apiserver.server, running.read)
+
+
+@pytest.fixture(scope="module")
+def whole(apiserver: ApiServer, world: World) -> Iterator[Proxy]:
+    """A proxy that holds whole objects, where their metadata is not asked for by a watch."""
+    forms = ["json", "protobuf"]
+    named = [{"resource": each.setting, "forms": forms} for each in BUILT_IN]
+    resources = [*named, {"resource": CUSTOM.setting}]
+    with Proxy(apiserver.kubeconfig(), config={"cache": {"resources": resources}}) as running:
+        yield running
 
 
 class Scene(NamedTuple):
@@ -286,6 +296,47 @@ def test_whole_objects(world: World, kind: Kind, namespace: str) -> None:
 )
 def test_metadata(world: World, kind: Kind, asked: Asked, namespace: str) -> None:
     check(world, stage(world, kind, namespace), asked)
+
+
+_DERIVED = {
+    "pods": (BUILT_IN[0], ["metadata", "metadata-v1beta1", "metadata-client"]),
+    "daemonsets": (BUILT_IN[8], ["metadata"]),  # which have annotations only where they're whole
+    "custom": (CUSTOM, ["metadata", "metadata-v1beta1"]),
+}
+
+
+_NOT_IN_PROTOBUF = {"deployments", "daemonsets", CUSTOM.plural}
+"""Kinds whose metadata in protobuf have an informer, for their annotations or as custom ones."""
+
+
+@pytest.mark.parametrize(("kind", "names"), _DERIVED.values(), ids=_DERIVED)
+def test_metadata_of_whole_objects(
+    world: World, whole: Proxy, kind: Kind, names: list[str], namespace: str
+) -> None:
+    """Where whole objects are held, no informer of their metadata is started."""
+    through = world._replace(proxy=whole.read)
+    scene = stage(through, kind, namespace)
+    for name in names:
+        check(through, scene, METADATA[name])
+    assert _forms_of(whole, kind) <= {"json", "protobuf"}
+
+
+@pytest.mark.parametrize("kind", [*BUILT_IN, CUSTOM], ids=lambda kind: kind.setting)
+def test_metadata_of_every_kind(world: World, whole: Proxy, kind: Kind, namespace: str) -> None:
+    through = world._replace(proxy=whole.read)
+    scene = stage(through, kind, namespace)
+    for asked in METADATA.values():
+        _same(through, f"{scene.path}/{scene.present}", asked.other, source="")
+        query = f"{scene.path}?labelSelector={scene.label}"
+        _same_list(through, query, asked.listing, source="")
+    if kind.plural not in _NOT_IN_PROTOBUF:
+        assert _forms_of(whole, kind) <= {"json", "protobuf"}
+
+
+def _forms_of(proxy: Proxy, kind: Kind) -> set[str]:
+    """The forms in which a proxy holds a resource."""
+    samples = metrics(proxy)["kubecache_informer_synced"]
+    return {each.labels["form"] for each in samples if each.labels["resource"] == kind.plural}
 
 
 @pytest.mark.parametrize("kind", [BUILT_IN[1], CUSTOM], ids=["configmaps", "custom"])

@@ -8,8 +8,9 @@ from typing import Any
 from proxy.cache.store import Store
 from proxy.cache.view import View
 from proxy.forms.form import EventType, Form
-from proxy.forms.json import JsonForm, Layout
+from proxy.forms.json import JsonForm
 from proxy.forms.objects import NO_LABELS, LabelSet, Object
+from proxy.forms.wire import Layout
 from proxy.kube import gojson
 from proxy.kube.errors import ApiError
 from proxy.kube.resources import Resource, ResourceInfo

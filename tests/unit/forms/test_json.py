@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.forms.form import Bookmark, Change, EventType, Failure, UnknownLayoutError
-from proxy.forms.json import JsonForm, list_version
+from proxy.forms.json import JsonForm
 from proxy.forms.objects import Object
+from proxy.forms.wire import list_version
 from proxy.kube import gojson
 from proxy.kube.errors import ApiError, Expired, InternalError, TooManyRequests
 from proxy.kube.resources import Resource, ResourceInfo

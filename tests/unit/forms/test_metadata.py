@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxy.forms.form import Bookmark, Change, EventType, Failure, UnknownLayoutError
-from proxy.forms.json import Layout
 from proxy.forms.metadata import MetadataForm, MetadataRendering
+from proxy.forms.wire import Layout
 from proxy.kube.errors import Expired
 from proxy.kube.negotiation import FormName, Representation
 from proxy.kube.resources import Resource, ResourceInfo
@@ -129,3 +129,47 @@ def test_fields_that_overlap() -> None:
     declared = [declared_field("metadata.x"), declared_field("metadata.x.y")]
     with pytest.raises(UnknownLayoutError, match="overlaps"):
         MetadataForm(PODS.info, V1.page(), declared)
+
+
+# --- metadata of whole objects ------------------------------------------------------------------
+
+SPECIFIED = {**ODD, "spec": {"metadata": {"resourceVersion": "6"}}}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("whole", [PODS, WIDGETS], ids=["built-in", "custom"])
+def test_whole_objects_as_metadata(whole: Wire, version: str) -> None:
+    wire, form = VERSIONS[version], whole.form()
+    writer = form.rendering(Representation(FormName.METADATA, version), "")
+    assert writer is not None
+    [found] = form.decode_page(whole.page(SPECIFIED)).objects
+    assert writer.encode_object(found) == wire.object(ODD) + b"\n"
+    assert writer.encode_items([found, found]) == wire.object(ODD) + b"," + wire.object(ODD)
+    assert writer.measure_items([found]) == len(wire.object(ODD))
+    change = form.decode_event(whole.event(EventType.DELETED, SPECIFIED))
+    assert isinstance(change, Change)
+    newer = item("x", version=8, labels=ODD["metadata"]["labels"])
+    expected = wire.event(EventType.DELETED, newer)
+    assert writer.encode_event(EventType.DELETED, change.object, 8) == expected
+    assert writer.encode_bookmark(9, initial_end=True) is None
+    form.decode_event(whole.bookmark(8))
+    assert writer.encode_bookmark(9, initial_end=True) == wire.bookmark(9, initial_end=True)
+
+
+def test_annotations_that_only_whole_objects_have() -> None:
+    resource = Resource("apps", "v1", "daemonsets")
+    whole = Wire(ResourceInfo(resource, "DaemonSet", namespaced=True), Layout.STRUCT)
+    found = item("x")
+    found["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "1"}
+    form = whole.form()
+    writer = form.rendering(Representation(FormName.METADATA, "v1"), "")
+    assert writer is not None
+    [kept] = form.decode_page(whole.page(found)).objects
+    assert b"deprecated" in kept.raw
+    assert b"deprecated" not in writer.encode_object(kept)
+
+
+def test_metadata_of_unknown_apis_are_not_derived() -> None:
+    resource = Resource("metrics.k8s.io", "v1beta1", "pods")
+    whole = Wire(ResourceInfo(resource, "PodMetrics", namespaced=True), Layout.STRUCT)
+    assert whole.form().rendering(Representation(FormName.METADATA, "v1"), "") is None

@@ -85,6 +85,35 @@ def test_objects_and_events(wire: Messages, meta: str, event_type: EventType) ->
     assert rendering.encode_event(event_type, found, 7) == wire.frame(event_type, ODD)
 
 
+@pytest.mark.parametrize(("wire", "meta"), [(META, "v1"), (BETA, "v1beta1")])
+def test_whole_objects_as_metadata(wire: Messages, meta: str) -> None:
+    form = form_of("")
+    rendering = form.rendering(Representation(FormName.METADATA_PROTOBUF, meta), "")
+    assert rendering is not None
+    [found] = form.decode_page(POD.page(ODD)).objects
+    bare = message("x", version=7, labels={"a": "6"})
+    assert rendering.encode_object(found) == wire.object(bare)
+    body = rendering.encode_items([found])
+    assert rendering.measure_items([found]) == len(body)
+    head, tail = rendering.encode_list_envelope(12, "", 0, len(body))
+    assert head + body + tail == wire.page(bare, version=12)
+    assert rendering.encode_event(EventType.ADDED, found, 7) == wire.frame(EventType.ADDED, bare)
+    assert rendering.encode_bookmark(9, initial_end=True) is None
+    form.decode_event(POD.bookmark(8)[4:])
+    expected = wire.bookmark(9, initial_end=True)
+    assert rendering.encode_bookmark(9, initial_end=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "derived"),
+    [("", "pods", True), ("apps", "daemonsets", False), ("metrics.k8s.io", "pods", False)],
+)
+def test_whose_metadata_are_derived(group: str, plural: str, *, derived: bool) -> None:
+    info = ResourceInfo(Resource(group, "v1", plural), "Pod", namespaced=True)
+    asked = Representation(FormName.METADATA_PROTOBUF, "v1")
+    assert (protobuf_form(info, POD.page()).rendering(asked, "") is not None) is derived
+
+
 @pytest.mark.parametrize(("wire", "meta"), SHOWN)
 @pytest.mark.parametrize("version", [8, 12345])
 def test_another_version(wire: Messages, meta: str, version: int) -> None:

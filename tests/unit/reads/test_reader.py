@@ -238,6 +238,24 @@ def test_reads_earn_an_informer_and_are_forwarded_while_it_syncs() -> None:
     play(story)
 
 
+def test_metadata_are_read_of_whole_objects() -> None:
+    """No informer of their own is earned by reads that another form's answers."""
+
+    async def story(served: Served) -> None:
+        accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+        asked = request(f"{COLLECTION}/x", accept=accept)
+        assert served.reader.read(asked) is Reason.NOT_CACHED
+        whole = await served.synced()
+        for _ in range(20):
+            answer = served.reader.read(asked)
+            assert isinstance(answer, Answer)
+            assert answer.informer is whole
+            assert b"".join(answer.parts).startswith(b'{"kind":"PartialObjectMetadata"')
+        assert list(served.informers) == [whole]
+
+    play(story)
+
+
 @pytest.mark.parametrize(
     ("target", "headers"),
     [

@@ -7,7 +7,19 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from bench import conflicts, consistency, forms, gets, lists, pauses, pings, scale, sync, watches
+from bench import (
+    conflicts,
+    consistency,
+    forms,
+    gets,
+    lists,
+    pauses,
+    pings,
+    scale,
+    starts,
+    sync,
+    watches,
+)
 from bench.report import Figure, table, write_json
 from bench.world import NAMESPACES, World, build
 
@@ -24,6 +36,7 @@ MANY_PODS: dict[str, _Measure] = {
     "live": gets.live,
     "lists": lists.lists,
     "forms": forms.forms,
+    "starts": starts.starts,
     "sync": sync.sync,
     "pings": pings.pings,
     "session": consistency.session,

@@ -64,8 +64,9 @@ def frames(body: bytes, content_type: str) -> list[bytes]:
     if not content_type.startswith(PROTOBUF):
         return body.splitlines(keepends=True)
     found = []
-    while body:
-        end = 4 + int.from_bytes(body[:4])
-        found.append(body[:end])
-        body = body[end:]
+    at = 0
+    while at < len(body):
+        end = at + 4 + int.from_bytes(body[at : at + 4])
+        found.append(body[at:end])
+        at = end
     return found

@@ -19,7 +19,7 @@ if __name__ == "__main__":  # as a script, it sees only its own folder
 
 from tests.apiserver.build import CannotBuildError, cache_root, locked  # noqa: E402
 
-CLIENTS = ("reconcile",)
+CLIENTS = ("reconcile", "informers")
 
 # Trimmed as tests/apiserver/build.py has it, so that what both need is compiled once.
 _FLAGS = ("-trimpath", "-ldflags", "-s -w")

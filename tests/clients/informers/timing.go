@@ -33,10 +33,18 @@ func timePods(ctx context.Context, config *rest.Config) (*timed, error) {
 	return &timed{Objects: len(pods.GetStore().ListKeys()), Seconds: took}, nil
 }
 
-// inProtobuf is how controllers configure clients of types that they know.
+// inProtobuf is what clients of types that are known ask for, and controllers say so.
 func inProtobuf(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return config
+}
+
+// inJSON is what has to be asked for.
+func inJSON(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeJSON
+	config.AcceptContentTypes = runtime.ContentTypeJSON
 	return config
 }

@@ -21,7 +21,8 @@ class Expectation(NamedTuple):
 
     *key* is an object's, or a collection's: ``""`` or ``namespace/``. *client* is who has seen it,
     ``""`` for a write, which all must see. It's met by a state of *version* (0: unknown), by one
-    without the object of *uid*, and in any case by one that was current at *moment*.
+    without the object of *uid*, and in any case by one that was current at *moment*. *absent*: what
+    was shown is that there's no such object.
     """
 
     key: str
@@ -29,6 +30,7 @@ class Expectation(NamedTuple):
     client: str = ""
     version: int = 0
     uid: str = ""
+    absent: bool = False
 
     @property
     def is_of_collection(self) -> bool:
@@ -67,7 +69,9 @@ class Expectations:
         old = kept.get(place)
         if old is not None:
             new = new._replace(
-                version=max(old.version, new.version), moment=max(old.moment, new.moment)
+                version=max(old.version, new.version),
+                moment=max(old.moment, new.moment),
+                absent=old.absent and new.absent,
             )
         kept[place] = new
         if new.version:

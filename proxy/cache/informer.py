@@ -282,6 +282,18 @@ class Informer:
         if needs_proof and not expected.client and view is not None:
             self.prover.ask(expected.moment)
 
+    def unmet(self, key: str, client: str) -> list[Expectation]:
+        """The expectations that a client's read of *key* has to wait for.
+
+        Who was shown that an object isn't there is shown the same by a state without it; one with
+        it may be older, for as long as that isn't proven.
+        """
+        return [
+            each
+            for each in self.expectations.of(key, client)
+            if not each.absent or self.version_of(each.key)
+        ]
+
     def _holds(self, expected: Expectation) -> bool:
         found = self.view.store.get(expected.key) if self.view else None
         return found is not None and found.uid == expected.uid

@@ -95,7 +95,7 @@ class Freshness:
         if not (informer.expectations or bounded or len(siblings) > 1) or not asks_latest(read):
             return None
         if self._remembers and informer.expectations:
-            unmet = informer.expectations.of(read.target.key, request.client)
+            unmet = informer.unmet(read.target.key, request.client)
             if unmet:
                 return self._unseen(unmet)
         if any(_is_ahead(each, informer) for each in siblings if each is not informer):

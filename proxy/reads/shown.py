@@ -52,16 +52,16 @@ class Shown:
         if status == 200:
             self._expect(request, _version(headers, first, last, is_whole=count == 1))
         elif status == 404 and request.target and request.target.name:
-            self._expect(request, 0)
+            self._expect(request, 0, absent=True)
         if last:
             yield last
 
-    def _expect(self, request: Request, version: int) -> None:
+    def _expect(self, request: Request, version: int, *, absent: bool = False) -> None:
         target = request.target
         assert target is not None
         self._informers.acknowledge(
             target.resource,
-            Expectation(target.key, self._clock(), client=request.client, version=version),
+            Expectation(target.key, self._clock(), request.client, version, absent=absent),
         )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tests.harness.differential import cache_status
-from tests.harness.http import Answer, Server, get, watch
+from tests.harness.forms import list_meta
+from tests.harness.http import Answer, Headers, Server, get, watch
 
 _T = TypeVar("_T")
 
@@ -28,17 +29,19 @@ def cached(server: Server, collection: str) -> Answer:
     return eventually(lambda: hit(server, collection), f"{collection} is cached")
 
 
-def hit(server: Server, target: str) -> Answer | None:
+def hit(server: Server, target: str, *, headers: Headers = ()) -> Answer | None:
     """The answer, when it comes from the cache."""
-    answer = get(server, target)
+    answer = get(server, target, headers=headers)
     return answer if cache_status(answer).hit else None
 
 
-def caught_up(server: Server, collection: str, version: int | str) -> Answer:
+def caught_up(
+    server: Server, collection: str, version: int | str, *, headers: Headers = ()
+) -> Answer:
     """Waits until a list from the cache is of `version` or newer; returns it."""
 
     def check() -> Answer | None:
-        answer = hit(server, collection)
-        return answer if answer and int(answer.version) >= int(version) else None
+        answer = hit(server, collection, headers=headers)
+        return answer if answer and int(list_meta(answer)[0]) >= int(version) else None
 
     return eventually(check, f"{collection} is cached at {version}")

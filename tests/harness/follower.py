@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import http.client
-import json
 import threading
 import time
-from typing import Any, Self
+from typing import Self
 
+from proxy.kube.negotiation import FormName
 from tests.harness.caching import eventually
+from tests.harness.forms import CLIENTS, Found, read_event, read_list, settled
 from tests.harness.http import Answer, Server, Watch, get, watch
 
-Objects = dict[str, dict[str, Any]]
+Objects = dict[str, object]
+"""What is shown of each object, by key."""
 
 
 class Follower:
@@ -20,10 +22,18 @@ class Follower:
     It lists anew only when told that its version has expired, and then counts it in `relists`.
     """
 
-    def __init__(self, server: Server, target: str, *, seconds: int | None = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        target: str,
+        *,
+        form: FormName = FormName.JSON,
+        seconds: int | None = None,
+    ) -> None:
         """target: a collection, perhaps with selectors; seconds: how long each watch may last."""
         self.target = target
-        self.lines: list[bytes] = []  # the events since its last list
+        self.form = form
+        self.lines: list[bytes] = []  # the events since its last list, settled
         self.began = ""  # the version of its last list
         self.relists = 0
         self.state: Objects = {}
@@ -35,7 +45,7 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name=f"follow {target}", daemon=True)
 
     def __repr__(self) -> str:
-        return f"<Follower {self._server.port} {self.target} at {self._version}>"
+        return f"<Follower {self._server.port} {self.target} {self.form} at {self._version}>"
 
     def __enter__(self) -> Self:
         self._list()
@@ -71,16 +81,17 @@ class Follower:
                 return
 
     def _list(self) -> None:
-        answer = patient_list(self._server, self.target)
-        self._version = self.began = answer.version
-        self.state = {_key(item): item for item in answer.json()["items"]}
+        listed = read_list(patient_list(self._server, self.target, self.form))
+        self._version = self.began = str(listed.version)
+        self.state = {found.key: found.content for found in listed.objects}
         self.lines = []
 
     def _watch(self) -> None:
         query = f"resourceVersion={self._version}&allowWatchBookmarks=true"
         if self._seconds:
             query += f"&timeoutSeconds={self._seconds}"
-        with watch(self._server, watch_target(self.target, query)) as stream:
+        target, headers = watch_target(self.target, query), CLIENTS[self.form].headers()
+        with watch(self._server, target, headers=headers) as stream:
             assert stream.status in {200, 429, 503}, stream.status  # else: as one does, again
             while stream.status == 200 and not self._stopping.is_set() and self._next(stream):
                 pass
@@ -94,31 +105,29 @@ class Follower:
         return bool(line) and self._take(line)
 
     def _take(self, line: bytes) -> bool:
-        event = json.loads(line)
-        found = event["object"]
-        if event["type"] == "ERROR":
-            assert found["code"] == 410, event
+        kind, found, code = read_event(line)
+        if found is None:
+            assert code == 410, line
             self.relists += 1
             self._list()
             return False
-        version = found["metadata"]["resourceVersion"]
-        if event["type"] == "BOOKMARK":
-            assert int(version) >= self.version, f"a bookmark goes back from {self._version}"
+        if kind == "BOOKMARK":
+            assert found.version >= self.version, f"a bookmark goes back from {self._version}"
         else:
-            assert int(version) > self.version, f"{line[:500]!r} after {self._version}"
-            self.lines.append(line)
-            self._fold(event["type"], found)
-        self._version = version
+            assert found.version > self.version, f"{line[:500]!r} after {self._version}"
+            self.lines.append(settled(line))
+            self._fold(kind, found)
+        self._version = str(found.version)
         return True
 
-    def _fold(self, kind: str, found: dict[str, Any]) -> None:
-        key = _key(found)
+    def _fold(self, kind: str, found: Found) -> None:
+        key = found.key
         known = key in self.state
         assert known == (kind != "ADDED"), f"{kind} of {key}, which is {'' if known else 'un'}known"
         if kind == "DELETED":
             del self.state[key]
         else:
-            self.state[key] = found
+            self.state[key] = found.content
 
 
 def watch_target(target: str, query: str) -> str:
@@ -126,33 +135,17 @@ def watch_target(target: str, query: str) -> str:
     return f"{target}{'&' if '?' in target else '?'}watch=1&{query}"
 
 
-def patient_list(server: Server, target: str) -> Answer:
+def patient_list(server: Server, target: str, form: FormName = FormName.JSON) -> Answer:
     """A list; the API server answers with 429 while it sets its storage up anew."""
 
     def ready() -> Answer | None:
-        answer = get(server, target)
+        answer = get(server, target, headers=CLIENTS[form].headers(listing=True))
         return None if answer.status == 429 else answer.ok()
 
     return eventually(ready, f"{target} is listed")
 
 
-def items(server: Server, target: str) -> Objects:
+def items(server: Server, target: str, form: FormName = FormName.JSON) -> Objects:
     """A list as a follower's state."""
-    return {_key(item): item for item in patient_list(server, target).json()["items"]}
-
-
-def same(one: Objects, other: Objects) -> bool:
-    """Whether two states are equal; list items may lack kind and apiVersion."""
-    return _untyped(one) == _untyped(other)
-
-
-def _untyped(state: Objects) -> Objects:
-    return {
-        key: {name: value for name, value in found.items() if name not in {"kind", "apiVersion"}}
-        for key, found in state.items()
-    }
-
-
-def _key(found: dict[str, Any]) -> str:
-    metadata = found["metadata"]
-    return f"{metadata.get('namespace', '')}/{metadata['name']}"
+    listed = read_list(patient_list(server, target, form))
+    return {found.key: found.content for found in listed.objects}

@@ -72,6 +72,7 @@ class Read(NamedTuple):
     version: int = 0
     hit: bool = True
     age: int = 0
+    form: str = ""
     through_proxy: bool = True
 
     def __str__(self) -> str:
@@ -79,7 +80,7 @@ class Read(NamedTuple):
         what = f"get {self.key}" if self.key else f"list {scope} at {self.version}"
         how = f"hit, age {self.age}" if self.hit else "live"
         times = f"{self.called:.4f} to {self.returned:.4f}"
-        return f"{self.client}: {what} ({how}) {times} {self.found}"
+        return f"{self.client}: {what} ({how}) {self.form} {times} {self.found}"
 
 
 class Log:

@@ -150,8 +150,20 @@ def _all_headers(headers: Headers, body: Body, content: bytes | None) -> Iterabl
         yield "Content-Type", "application/json"
 
 
+def cut(body: bytes, content_type: str) -> tuple[list[bytes], bytes]:
+    """Cut a watch into lines, or in protobuf what has its length before it; and what's left."""
+    found = []
+    if "protobuf" not in content_type:
+        *found, rest = body.split(b"\n")
+        return [line + b"\n" for line in found], rest
+    while len(body) >= (end := 4 + int.from_bytes(body[:4])) and len(body) >= 4:
+        found.append(body[:end])
+        body = body[end:]
+    return found, body
+
+
 class Watch:
-    """A streamed response, read line by line in the background; close it or use it in a `with`.
+    """A streamed response, read frame by frame in the background; close it or use it in a `with`.
 
     A quiet time does not end it: `line` and `event` raise TimeoutError and may be asked again.
     """
@@ -189,7 +201,7 @@ class Watch:
         self._connection.close()
 
     def line(self, timeout: float = 10) -> bytes:
-        """The next line with its newline; b"" at the clean end of the stream."""
+        """The next line with its newline, or frame; b"" at the clean end of the stream."""
         try:
             line = self._lines.get(timeout=timeout)
         except queue.Empty:
@@ -229,11 +241,12 @@ class Watch:
 
     def _read(self) -> None:
         rest = b""
+        content_type = self._response.getheader("Content-Type") or ""
         try:
             while part := self._response.read1():  # readline() would take a cut stream for its end
-                *lines, rest = (rest + part).split(b"\n")
-                for line in lines:
-                    self._lines.put(line + b"\n")
+                found, rest = cut(rest + part, content_type)
+                for frame in found:
+                    self._lines.put(frame)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._error = error
         if rest:

@@ -11,7 +11,9 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from proxy.kube.negotiation import FormName
 from tests.harness.differential import cache_status
+from tests.harness.forms import CLIENTS, read_list, read_object
 from tests.harness.history import Event, Log, Read, Tide, Update, Write
 from tests.harness.http import Answer, Headers, Server, Session, Watch, get
 from tests.harness.moves import LABEL, Kind, Move, Place, Shows
@@ -71,8 +73,8 @@ class History:
 class Player:
     """One that reads and writes at random, on a connection of its own.
 
-    *headers* go with reads. One beside the proxy sends plain ones. Each operation is followed by a
-    *rest* of so many seconds.
+    Each read is in one of *forms*, and *headers* go with it, but for one beside the proxy. Each
+    operation is followed by a *rest* of so many seconds.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Player:
         *,
         through_proxy: bool,
         headers: Headers = (),
+        forms: Sequence[FormName] = (FormName.JSON,),
         rest: float = 0.0,
     ) -> None:
         self._name = name
@@ -93,6 +96,7 @@ class Player:
         self._places = places
         self._through_proxy = through_proxy
         self._headers = headers
+        self._forms = forms
         self._rest = rest
         self._random = Random(name)
         self._known: dict[str, Object] = {}
@@ -194,58 +198,67 @@ class Player:
                 self._get(place)
 
     def _get(self, place: Place) -> None:
-        read, body = self._ask_for(place.target)
+        form = self._random.choice(self._forms)
+        read, answer = self._ask_for(place.target, form)
         if read is None:
             return
         found = {}
-        self._known.pop(place.key, None)
-        if body:
-            found = {place.key: version_of(body)}
-            self._known[place.key] = body
+        if form is FormName.JSON:  # the others aren't what an update takes
+            self._known.pop(place.key, None)
+        if answer:
+            shown = read_object(answer)
+            assert place.key.endswith(shown.key)
+            found = {place.key: shown.version}
+            if form is FormName.JSON:
+                self._known[place.key] = answer.json()
         self._history.reads.append(read._replace(key=place.key, found=found))
 
     def _list(self, target: str, prefix: str, label: str = "") -> None:
         query = f"?labelSelector={label.replace('=', '%3D')}" if label else ""
-        read, body = self._ask_for(target + query)
-        if read is None or not body:
+        read, answer = self._ask_for(target + query, self._random.choice(self._forms), listing=True)
+        if read is None or not answer:
             return
         plural = prefix.partition("/")[0]
         ours = {place.key for place in self._places}
-        keyed = {key_of(plural, each): version_of(each) for each in body["items"]}
+        listed = read_list(answer)
+        keyed = {f"{plural}/{each.key}": each.version for each in listed.objects}
         found = {key: version for key, version in keyed.items() if key in ours}
-        shown = read._replace(prefix=prefix, label=label, version=version_of(body), found=found)
+        shown = read._replace(prefix=prefix, label=label, version=listed.version, found=found)
         self._history.reads.append(shown)
 
-    def _ask_for(self, target: str) -> tuple[Read | None, Object | None]:
+    def _ask_for(
+        self, target: str, form: FormName, *, listing: bool = False
+    ) -> tuple[Read | None, Answer | None]:
         """What is read, without what it is about; None where nothing was shown."""
-        headers, query = self._wishes() if self._through_proxy else ((), "")
-        if query:
-            target += ("&" if "?" in target else "?") + query
+        wishes = self._wishes() if self._through_proxy else ()
+        accept = CLIENTS[form].headers(listing=listing)
         called = time.monotonic()
-        answer = self._ask("GET", target, headers)
+        answer = self._ask("GET", target, (*accept, *wishes))
         returned = time.monotonic()
         if answer is None or answer.status in _AWAY:
             how = answer.body[:200] if answer else "the connection broke"
             self._history.unanswered.append(f"{self._name}: GET {target}: {how!r}")
             return None, None
         assert answer.status in (200, 404), f"GET {target}: {answer}"
-        read = Read(self._name, called, returned, {}, through_proxy=self._through_proxy)
+        read = Read(
+            self._name, called, returned, {}, form=str(form), through_proxy=self._through_proxy
+        )
         if self._through_proxy:
             age = int(answer.header("Age") or 0)
             read = read._replace(hit=cache_status(answer).hit, age=age)
         else:
             read = read._replace(hit=False)
-        return read, answer.json() if answer.status == 200 else None
+        return read, answer if answer.status == 200 else None
 
-    def _wishes(self) -> tuple[Headers, str]:
+    def _wishes(self) -> Headers:
         """Mostly what was given; some reads are live, or never."""
         match self._random.randrange(20):
             case 0 | 1:
-                return (("Cache-Control", "no-cache"),), ""
+                return (("Cache-Control", "no-cache"),)
             case 2:
-                return (*self._headers, ("X-Kubecache-Read", "cache")), ""
+                return (*self._headers, ("X-Kubecache-Read", "cache"))
             case _:
-                return self._headers, ""
+                return self._headers
 
     def _ask(self, method: str, target: str, headers: Headers, body: Any = None) -> Answer | None:
         """The answer; None where the connection broke."""

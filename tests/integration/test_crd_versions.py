@@ -14,7 +14,7 @@ import pytest
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import cached, eventually
 from tests.harness.differential import cache_status, differences, exact_target
-from tests.harness.follower import Follower, items, patient_list, same
+from tests.harness.follower import Follower, items, patient_list
 from tests.harness.http import Server, ask, get, watch
 from tests.harness.objects import CustomResource, Object, crd, create, define
 from tests.harness.proxy import Proxy
@@ -129,7 +129,7 @@ def _assert_told(rig: Rig, followers: dict[str, list[Follower]], end: int) -> No
     for version, pair in followers.items():
         for follower in pair:
             follower.wait(end)
-            assert same(follower.state, items(rig.apiserver, rig.path(version)))
+            assert follower.state == items(rig.apiserver, rig.path(version))
         rig.assert_agree(version)
 
 

@@ -26,7 +26,7 @@ from tests.harness.differential import (
 )
 from tests.harness.forms import CLIENT_GO, METADATA, WHOLE, Asked, frames, list_meta, metadata
 from tests.harness.http import Answer, Server, ask, get
-from tests.harness.objects import Object, configmap, crd, define, node, patch, pod
+from tests.harness.objects import Object, configmap, crd, create, define, node, patch, pod
 from tests.harness.proxy import Proxy, metrics
 from tests.integration.selector_objects import fill
 
@@ -133,7 +133,10 @@ class Scene(NamedTuple):
 
 
 def stage(world: World, kind: Kind, namespace: str) -> Scene:
-    """Create four objects; then one leaves the selection, one enters it, one goes, one comes."""
+    """Create four objects; then one leaves the selection, one enters it, one goes, one comes.
+
+    Something else is written last, so that no informer has reached the API server's version.
+    """
     path = kind.path(namespace)
     for name in ("a", "b", "c", "d"):
         _create(world, kind, namespace, name, selected="no" if name == "c" else "yes")
@@ -143,6 +146,8 @@ def stage(world: World, kind: Kind, namespace: str) -> Scene:
     ask(world.proxy, "DELETE", f"{path}/{namespace}-b?gracePeriodSeconds=0").ok()
     _create(world, kind, namespace, "e", selected="yes")
     patch(world.proxy, f"{path}/{namespace}-d", {"metadata": {"annotations": {"changed": "<so>"}}})
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    create(world.apiserver, accounts, {"metadata": {"name": "last"}})
     return Scene(
         kind, path, f"of={namespace}", int(last.version), f"{namespace}-a", f"{namespace}-absent"
     )

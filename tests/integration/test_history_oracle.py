@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from proxy.kube.negotiation import FormName
 from tests.harness.apiserver import ApiServer
 from tests.harness.faults import FaultProxy
 from tests.harness.history import ABSENT, Log, Read, Tide
@@ -33,6 +34,9 @@ from tests.harness.watch_delay import WatchDelay
 
 OPERATIONS = int(os.environ.get("KUBECACHE_TEST_OPERATIONS", "900"))
 """Reads and writes of each test, however long they take."""
+
+FEWER = int(os.environ.get("KUBECACHE_TEST_OPERATIONS", "400"))
+"""The same where reads are in all forms."""
 
 CLIENTS = 6
 OUTSIDERS = 2
@@ -113,6 +117,7 @@ def game(apiserver: ApiServer, played_kinds: Sequence[Kind]) -> Game:
         headers: Headers = (),
         delay: float | None = None,
         operations: int = OPERATIONS,
+        forms: Sequence[FormName] = (FormName.JSON,),
         cache: Mapping[str, Any] | None = None,
     ) -> Played:
         """Clients of a proxy with these flags and headers; amid trouble, or just a delay."""
@@ -123,18 +128,30 @@ def game(apiserver: ApiServer, played_kinds: Sequence[Kind]) -> Game:
             events = stack.enter_context(WatchDelay(line.port, delay or 0.0))
             truth = stack.enter_context(Truth(apiserver.server, played_kinds, namespaces))
             kubeconfig = apiserver.kubeconfig(port=events.port)
-            config = {"cache": {**_named(played_kinds), **(cache or {})}}
+            config = {"cache": {**_named(played_kinds, forms), **(cache or {})}}
             proxy = stack.enter_context(Proxy(kubeconfig, *flags, config=config, chain=False))
             places = [Place(k, n, name) for k in played_kinds for n in namespaces for name in NAMES]
             players = {
                 Player(
-                    f"c{n}", proxy.read, history, places, through_proxy=True, headers=headers
+                    f"c{n}",
+                    proxy.read,
+                    history,
+                    places,
+                    through_proxy=True,
+                    headers=headers,
+                    forms=forms,
                 ): 0.3
                 for n in range(CLIENTS)
             }
             for n in range(OUTSIDERS):
                 beside = Player(
-                    f"d{n}", apiserver.server, history, places, through_proxy=False, rest=REST
+                    f"d{n}",
+                    apiserver.server,
+                    history,
+                    places,
+                    through_proxy=False,
+                    forms=forms,
+                    rest=REST,
                 )
                 players[beside] = 0.8
             with trouble(events, line, proxy) if delay is None else nullcontext():
@@ -146,10 +163,15 @@ def game(apiserver: ApiServer, played_kinds: Sequence[Kind]) -> Game:
     return game
 
 
-def _named(played: Sequence[Kind]) -> dict[str, Any]:
-    groups = {kind: kind.group_version.rpartition("/")[0] for kind in played}
-    names = [f"{kind.plural}.{group}" if group else kind.plural for kind, group in groups.items()]
-    return {"resources": [{"resource": name} for name in names]}
+def _named(played: Sequence[Kind], forms: Sequence[FormName]) -> dict[str, Any]:
+    resources = []
+    for kind in played:
+        group = kind.group_version.rpartition("/")[0]
+        name = f"{kind.plural}.{group}" if group else kind.plural
+        # Protobuf is for built-in groups, which have no dots here.
+        shown = [str(form) for form in forms if form is not FormName.PROTOBUF or "." not in group]
+        resources.append({"resource": name, "forms": shown})
+    return {"resources": resources}
 
 
 def assert_none(violations: Sequence[Violation]) -> None:
@@ -177,36 +199,60 @@ def assert_cached(history: History, share: float) -> None:
     assert len(unanswered) < 0.1 * through, unanswered[:5]
 
 
-def test_session(game: Game) -> None:
+class Forms(NamedTuple):
+    """What reads ask for, and in how many operations."""
+
+    forms: Sequence[FormName]
+    operations: int
+
+
+IN_JSON = Forms([FormName.JSON], OPERATIONS)
+IN_ALL = Forms([*FormName], FEWER)
+"""Each read of a client is in another one: behind what one has shown, no other goes back."""
+
+READS = pytest.mark.parametrize("reads", [IN_JSON, IN_ALL], ids=["json", "all-forms"])
+
+
+@READS
+def test_session(game: Game, reads: Forms) -> None:
     """Everybody sees what was written through the proxy, and goes on from what was shown."""
-    history, log, tide = played = game()
+    history, log, tide = played = game(**reads._asdict())
     assert_cached(history, 0.4)
     assert_sound(played)
     assert_none(unseen(log, history.proxied_writes, history.through_proxy, tide))
     assert_none(backwards(log, history.through_proxy, tide))
 
 
-def test_strict(game: Game) -> None:
+@READS
+def test_strict(game: Game, reads: Forms) -> None:
     """Proxy and API server together are one register for each object."""
-    history, log, tide = played = game("--consistency", "strict")
+    history, log, tide = played = game("--consistency", "strict", **reads._asdict())
     assert_cached(history, 0.1)
     assert_sound(played)
     assert_none(nonlinear(log, history.writes, history.reads, tide))
     assert_none(backwards(log, history.through_proxy, tide))
 
 
-def test_eventual(game: Game) -> None:
-    """What is cached only moves on, whoever reads it."""
-    history, log, tide = played = game("--consistency", "eventual")
+@READS
+def test_eventual(game: Game, reads: Forms) -> None:
+    """What is cached only moves on, whoever reads it in a form."""
+    history, log, tide = played = game("--consistency", "eventual", **reads._asdict())
     assert_cached(history, 0.5)
     assert_sound(played)
-    assert_none(nonlinear(log, (), history.hits, tide))
-    assert_none(backwards(log, history.hits, tide))
+    for form in reads.forms:
+        hits = [each for each in history.hits if each.form == form]
+        assert_none(nonlinear(log, (), hits, tide))
+        assert_none(backwards(log, hits, tide))
 
 
-@pytest.mark.parametrize("seconds", [1, 2])
-def test_max_age(game: Game, seconds: int) -> None:
-    history, log, tide = played = game(headers=(("Cache-Control", f"max-age={seconds}"),))
+@pytest.mark.parametrize(
+    ("seconds", "reads"),
+    [(1, IN_JSON), (1, IN_ALL), (2, IN_JSON)],
+    ids=["1", "1-all-forms", "2"],
+)
+def test_max_age(game: Game, seconds: int, reads: Forms) -> None:
+    bounded = (("Cache-Control", f"max-age={seconds}"),)
+    history, log, tide = played = game(headers=bounded, **reads._asdict())
     assert_cached(history, 0.2)
     assert_sound(played)
     assert_none(unseen(log, history.writes, history.through_proxy, tide, within=seconds))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import pytest
 
+from proxy.kube.negotiation import FormName
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import cached, caught_up, eventually
 from tests.harness.differential import assert_source, compare
 from tests.harness.faults import FaultProxy
+from tests.harness.follower import Follower, items
+from tests.harness.forms import CLIENTS, settled
 from tests.harness.http import Answer, Server, Session, ask, get, watch
 from tests.harness.objects import configmap, create, create_pods, patch
 from tests.harness.proxy import CHAINED, Proxy, metrics
@@ -224,6 +228,77 @@ def test_who_needs_a_frozen_apiserver_is_told_soon(own: ApiServer, proxy: Proxy)
         assert (answer.status, answer.header("Retry-After")) == (503, "1")
         assert time.monotonic() - started < 5
     assert_caught_up(own, proxy)
+
+
+def silence_line(line: FaultProxy) -> None:
+    line.freeze()
+
+
+def cut_line(line: FaultProxy) -> None:
+    line.refuse()
+    line.cut()
+
+
+@pytest.mark.parametrize("fault", [cut_line, silence_line])
+def test_each_form_tells_the_truth_of_its_line(
+    own: ApiServer, faults: FaultProxy, fault: Callable[[FaultProxy], None]
+) -> None:
+    """Cached reads go on and age, bounds are kept, and then all goes on without a relist."""
+    config = {"cache": {"resources": [{"resource": "configmaps", "forms": [*map(str, FormName)]}]}}
+    with (
+        Proxy(own.kubeconfig(port=faults.port), config=config, chain=False) as proxy,
+        ExitStack() as stack,
+        ThreadPoolExecutor() as pool,
+    ):
+        followers = [stack.enter_context(Follower(proxy.read, DEFAULT, form=f)) for f in FormName]
+        before = restarts(proxy)
+        fault(faults)
+        list(pool.map(partial(_assert_honest, proxy.read), FormName))
+        create(own.server, DEFAULT, configmap(f"missed-{fault.__name__.replace('_', '-')}"))
+        faults.resume()
+        version = patch(own.server, f"{DEFAULT}/a", {"data": {"at": str(time.monotonic_ns())}})
+        for follower in followers:
+            _assert_goes_on(own, proxy, follower, version["metadata"]["resourceVersion"])
+        assert restarts(proxy) - before == (len(FormName) if fault is cut_line else 0)
+        assert relists(proxy) == len(FormName)
+
+
+def _assert_honest(server: Server, form: FormName) -> None:
+    asked = CLIENTS[form]
+    targets = [(DEFAULT, asked.headers(listing=True)), (f"{DEFAULT}/a", asked.headers())]
+
+    def ages(*wishes: tuple[str, str]) -> list[int]:
+        answers = [get(server, target, headers=(*accept, *wishes)) for target, accept in targets]
+        for answer in answers:
+            assert_source(answer.ok(), "hit")
+        return [int(answer.header("Age") or "-1") for answer in answers]
+
+    bounded = ("Cache-Control", "max-age=0, only-if-cached")
+    before = ages()
+    eventually(lambda: min(ages()) > max(before) + 1, f"a growing age of {form}")
+    for target, accept in targets:
+        answer = get(server, target, headers=(*accept, bounded))
+        assert answer.status == 504, (form, answer)
+    assert min(ages(("Cache-Control", "max-age=0, max-stale"))) > max(before)
+    assert get(server, f"{DEFAULT}/none", headers=asked.headers()).status == 404
+
+
+def _assert_goes_on(own: ApiServer, proxy: Proxy, follower: Follower, version: str) -> None:
+    follower.wait(int(version))
+    headers = CLIENTS[follower.form].headers(listing=True)
+    caught_up(proxy.read, DEFAULT, version, headers=headers)
+    compare(
+        own.server,
+        proxy.read,
+        "GET",
+        DEFAULT,
+        headers=headers,
+        exact=True,
+        source="hit",
+        settle=settled,
+    )
+    assert follower.state == items(own.server, DEFAULT, follower.form)
+    assert follower.relists == 0
 
 
 def test_a_frozen_apiserver_leaves_no_watch_hanging(own: ApiServer, proxy: Proxy) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from proxy.kube.negotiation import FormName
 from tests.harness.apiserver import ApiServer
-from tests.harness.caching import cached, caught_up
+from tests.harness.caching import caught_up
 from tests.harness.differential import assert_source
 from tests.harness.faults import FaultProxy
-from tests.harness.follower import Follower, items, same, watch_target
+from tests.harness.follower import Follower, items, watch_target
+from tests.harness.forms import CLIENTS, settled
 from tests.harness.http import Answer, watch
 from tests.harness.objects import CustomResource, crd, create, define
 from tests.harness.proxy import Proxy, metrics
@@ -26,7 +29,14 @@ pytestmark = pytest.mark.filterwarnings(
     r"ignore:unclosed <ssl.SSLSocket [^>]*laddr=\([^)]*\)>:ResourceWarning"
 )
 
+TURNS = 5 if "KUBECACHE_TEST_OPERATIONS" in os.environ else 1
+"""How often each test is played, from one turn to the next with other forms for its selectors."""
+
+INFORMERS = 9
+"""Those of the two kinds, in each form that they have."""
+
 _numbers = itertools.count()
+_turns = itertools.count()
 
 # Each has the object that ends a test.
 SELECTORS = [
@@ -54,12 +64,22 @@ class Rig(NamedTuple):
     traffic: Traffic
     kinds: list[Kind]
     namespaces: list[str]
+    turn: int
 
-    def targets(self, kind: Kind) -> list[str]:
-        """Collections of the cluster and of the last namespace, with each selector."""
+    def targets(self, kind: Kind) -> dict[str, FormName]:
+        """Collections of the cluster and of the last namespace, with each selector.
+
+        Each collection is followed in each form, and with which selectors that is changes by turns.
+        """
         place = kind.collection(self.namespaces[-1])
         whole = place.replace(f"/namespaces/{self.namespaces[-1]}", "")
-        return [each + selector for each in (place, whole) for selector in SELECTORS]
+        forms = [*FormName]
+        first = self.turn + 2 * self.kinds.index(kind)
+        return {
+            collection + selector: forms[(first + n + m) % len(forms)]
+            for n, collection in enumerate((place, whole))
+            for m, selector in enumerate(SELECTORS)
+        }
 
     def end(self, kind: Kind) -> int:
         """Creates last objects, which every selection has; returns their last version."""
@@ -70,14 +90,22 @@ class Rig(NamedTuple):
             created = create(self.apiserver.server, kind.collection(namespace), last)
         return int(created["metadata"]["resourceVersion"])
 
+    def catch_up(self, kind: Kind, version: int) -> None:
+        """Waits until all forms are cached at a version, or known not to be had."""
+        for asked in CLIENTS.values():
+            headers = asked.headers(listing=True)
+            caught_up(
+                self.proxy.read, kind.collection(self.namespaces[-1]), version, headers=headers
+            )
+
     def follow(self, stack: ExitStack) -> dict[str, Pair]:
         """Starts pairs of clients at one state."""
         pairs = {}
         for kind in self.kinds:
-            caught_up(self.proxy.read, kind.collection(self.namespaces[-1]), self.end(kind))
-            for target in self.targets(kind):
-                through = Follower(self.proxy.read, target, seconds=_patience(target))
-                direct = Follower(self.apiserver.server, target)
+            self.catch_up(kind, self.end(kind))
+            for target, form in self.targets(kind).items():
+                through = Follower(self.proxy.read, target, form=form, seconds=_patience(target))
+                direct = Follower(self.apiserver.server, target, form=form)
                 pairs[target] = Pair(*map(stack.enter_context, (through, direct)))
         return pairs
 
@@ -101,19 +129,25 @@ def widgets(own: ApiServer) -> CustomResource:
     return resource
 
 
-@pytest.fixture
+@pytest.fixture(params=range(TURNS))
 def rig(own: ApiServer, widgets: CustomResource) -> Iterator[Rig]:
     kinds = [configmaps(), customs(widgets)]
     namespaces = [own.new_namespace() for _ in range(3)]
     random = Random(random_of_test().random())
     with (
         FaultProxy(own.port) as faults,
-        Proxy(own.kubeconfig(port=faults.port)) as proxy,
+        Proxy(own.kubeconfig(port=faults.port), config=_config(widgets)) as proxy,
+        Traffic(own.server, kinds, namespaces, random) as traffic,
     ):
-        for collection in ("/api/v1/configmaps", widgets.path()):
-            cached(proxy.read, collection)
-        with Traffic(own.server, kinds, namespaces, random) as traffic:
-            yield Rig(own, faults, proxy, traffic, kinds, namespaces)
+        yield Rig(own, faults, proxy, traffic, kinds, namespaces, next(_turns))
+
+
+def _config(widgets: CustomResource) -> dict[str, Any]:
+    custom = f"{widgets.plural}.v1.{widgets.group}"
+    forms = {"configmaps": [*FormName], custom: sorted({*FormName} - {FormName.PROTOBUF})}
+    assert sum(map(len, forms.values())) == INFORMERS
+    named = [{"resource": name, "forms": [*map(str, each)]} for name, each in forms.items()]
+    return {"cache": {"resources": named}}
 
 
 def cut(rig: Rig) -> None:
@@ -159,7 +193,7 @@ def test_every_event_once_and_in_order_while_the_line_fails(
             assert_told_the_same(rig, pairs)
             assert_told_again(rig, pairs)
     restarts = metrics(rig.proxy.nearest).total("kubecache_informer_restarts_total")
-    assert (restarts >= len(rig.kinds)) == (fault in {cut, refuse})
+    assert (restarts >= INFORMERS) == (fault in {cut, refuse})
 
 
 @pytest.mark.parametrize("stop", [ApiServer.stop_apiserver, ApiServer.kill])
@@ -199,7 +233,7 @@ def test_after_a_gap_watches_go_on_with_what_changed(rig: Rig) -> None:
             assert_same_state(rig, pairs)
             assert_never_expired(pairs)
     seen = metrics(rig.proxy.nearest)
-    assert seen.total("kubecache_informer_relists_total", reason="expired") >= 2
+    assert seen.total("kubecache_informer_relists_total", reason="expired") >= INFORMERS
 
 
 def assert_told_the_same(rig: Rig, pairs: dict[str, Pair]) -> None:
@@ -210,7 +244,7 @@ def assert_told_the_same(rig: Rig, pairs: dict[str, Pair]) -> None:
             through.wait(end)
             direct.wait(end)
             assert direct.relists == through.relists == 0
-            assert through.lines == direct.lines, target
+            assert through.lines == direct.lines, through
             assert len(direct.lines) > 1, target
 
 
@@ -218,9 +252,10 @@ def assert_told_again(rig: Rig, pairs: dict[str, Pair]) -> None:
     """Who comes late from an old version is told all of it too, from the proxy's history."""
     for target, (through, direct) in pairs.items():
         query = f"resourceVersion={through.began}"
-        with watch(rig.proxy.read, watch_target(target, query)) as stream:
+        headers = CLIENTS[through.form].headers()
+        with watch(rig.proxy.read, watch_target(target, query), headers=headers) as stream:
             assert_source(Answer(stream.status, stream.headers, b""), "hit")
-            assert [stream.line() for _ in direct.lines] == direct.lines, target
+            assert [settled(stream.line()) for _ in direct.lines] == direct.lines, through
 
 
 def assert_same_state(rig: Rig, pairs: dict[str, Pair]) -> None:
@@ -229,7 +264,7 @@ def assert_same_state(rig: Rig, pairs: dict[str, Pair]) -> None:
         for target in rig.targets(kind):
             through = pairs[target].through
             through.wait(end)
-            assert same(through.state, items(rig.apiserver.server, target)), target
+            assert through.state == items(rig.apiserver.server, target, through.form), through
 
 
 def assert_never_expired(pairs: dict[str, Pair]) -> None:

@@ -68,6 +68,16 @@ def test_of_two_alike_the_later_counts() -> None:
     assert expectations.of("a/x", "c") == [Expectation("a/x", 2.0, version=13)]
 
 
+@pytest.mark.parametrize(("first", "second"), [(True, True), (True, False), (False, True)])
+def test_what_was_there_and_then_was_not_is_not_just_absent(*, first: bool, second: bool) -> None:
+    """A state without it may be from before it was there."""
+    shown = [
+        Expectation("a/x", moment, "c", absent=absent)
+        for moment, absent in ((1.0, first), (2.0, second))
+    ]
+    assert added(*shown).of("a/x", "c") == [Expectation("a/x", 2.0, "c", absent=first and second)]
+
+
 def test_those_of_other_kinds_stand_beside_each_other() -> None:
     """An eviction and an update that overtake each other: neither covers the other."""
     each = [

@@ -62,6 +62,10 @@ class Story(NamedTuple):
         expected = Expectation(key, self.served.clock(), client, version, uid)
         self.served.informers.acknowledge(PODS.info.resource, expected)
 
+    def show_absent(self, key: str) -> None:
+        shown = Expectation(key, self.served.clock(), "me", absent=True)
+        self.served.informers.acknowledge(PODS.info.resource, shown)
+
     def write(self, version: int, name: str = "x", event: EventType = EventType.MODIFIED) -> None:
         [found] = PODS.objects(item(name, version=version))
         self.informer.apply(Change(event, found))
@@ -229,6 +233,26 @@ def test_what_a_live_read_has_shown_is_for_its_client() -> None:
         assert await story.read(asks(target)) == Outcome(Reason.AHEAD, 0.0)
         story.write(12)
         assert await story.read(asks(target)) == Outcome(12, 0.0)
+
+    play(story)
+
+
+def test_who_was_shown_that_nothing_is_there_waits_only_where_something_is() -> None:
+    """Also when it comes later: it may have been there, and gone, before the live read."""
+
+    async def story(story: Story) -> None:
+        story.served.sources[story.informer.scope].version = 20  # of another resource
+        story.show_absent("a/x")
+        story.show_absent("a/new")
+        for target in (PODS_OF_A, f"{PODS_OF_A}/x"):
+            assert (await story.read(asks(target))).result is Reason.AHEAD
+        story.write(11, event=EventType.DELETED)
+        for target in (PODS_OF_A, f"{PODS_OF_A}/x", f"{PODS_OF_A}/new"):
+            assert await story.read(asks(target)) == Outcome(11, 0.0)
+        story.write(12, "new", EventType.ADDED)
+        for target in (PODS_OF_A, f"{PODS_OF_A}/new"):
+            assert (await story.read(asks(target))).result is Reason.AHEAD
+            assert await story.read(asks(target, client="other")) == Outcome(12, 0.0)
 
     play(story)
 

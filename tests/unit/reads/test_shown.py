@@ -100,7 +100,7 @@ def test_a_list_with_sorted_keys_shows_its_version_last(cut: int) -> None:
 
 def test_what_was_not_there_must_not_come_back() -> None:
     body = b'{"kind":"Status"}'
-    assert expected(f"{PODS_OF_A}/x", [body], 404) == [Expectation("a/x", NOW, "me")]
+    assert expected(f"{PODS_OF_A}/x", [body], 404) == [Expectation("a/x", NOW, "me", absent=True)]
     assert expected(f"{PODS_OF_A}/x", [body], 500) == []
     assert expected(PODS_OF_A, [body], 404) == []
 

@@ -26,9 +26,11 @@ from proxy.cache.health import Health
 from proxy.cache.lag import Lag, Write
 from proxy.cache.proofs import Proofs
 from proxy.cache.prover import Prover
-from proxy.cache.reflector import Reflector, Source, Witness
+from proxy.cache.recovery import Witness
+from proxy.cache.reflector import Reflector
 from proxy.cache.scope import Scope
 from proxy.cache.signal import Signal
+from proxy.cache.source import Source
 from proxy.cache.store import Store
 from proxy.cache.supervisor import Supervisor
 from proxy.cache.view import Ending, View

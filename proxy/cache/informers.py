@@ -10,8 +10,9 @@ from proxy.cache.demand import Demand
 from proxy.cache.expectations import Expectation
 from proxy.cache.informer import Informer
 from proxy.cache.lag import Write
-from proxy.cache.reflector import RefusedError, Source, Trigger
+from proxy.cache.recovery import RefusedError, Trigger
 from proxy.cache.scope import Scope
+from proxy.cache.source import Source
 from proxy.cache.supervisor import Supervisor
 from proxy.cache.view import Ending
 from proxy.kube.errors import Forbidden, NotAcceptable

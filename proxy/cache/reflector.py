@@ -1,33 +1,34 @@
 """Keeps one informer current: list and watch, as a state machine that never gives up.
 
-The states are data; ``Reflector.step`` goes from one to the next, and ``after_failure`` decides
-what a failure leads to. Policy constants are client-go's (``tools/cache/reflector.go``).
+Its states are data (``recovery``); ``Reflector.step`` goes from one to the next. Policy constants
+are client-go's (``tools/cache/reflector.go``).
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from proxy.cache.backoff import Backoff
+from proxy.cache.recovery import (
+    Disconnected,
+    EndedError,
+    Missing,
+    State,
+    Streaming,
+    Syncing,
+    Trigger,
+    Unsynced,
+    Witness,
+    after_failure,
+)
+from proxy.cache.source import Lines, Source
 from proxy.cache.store import Store
 from proxy.cache.view import Ending
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Form, UnknownLayoutError
-from proxy.kube.errors import (
-    ApiError,
-    BadRequest,
-    Expired,
-    Forbidden,
-    Invalid,
-    MethodNotAllowed,
-    NotAcceptable,
-    NotFound,
-    ServiceUnavailable,
-    pause_wanted,
-)
+from proxy.kube.errors import ApiError, BadRequest
 
 PAGE = 250
 """Objects asked for in a page of a list: a few milliseconds of decoding for realistic pods."""
@@ -43,40 +44,6 @@ EARLY = WATCH_SECONDS - 10.0
 
 SHORT_WATCH = 1.0
 """Seconds. A watch that ends sooner counts as a failure, so as not to spin."""
-
-Lines = AsyncGenerator[Sequence[bytes], None]
-
-
-class Source(Protocol):
-    """Where a reflector lists and watches; raises ApiError, ServiceUnavailable for breaks."""
-
-    async def describe(self) -> Form:
-        """Learn the resource's form from the API server as it is now."""
-
-    async def list_page(self, limit: int, continue_token: str) -> bytes:
-        """Get one page of a consistent list."""
-
-    async def current_version(self) -> int:
-        """Learn the API server's resourceVersion now, from a consistent read."""
-
-    async def list_object(self, key: str) -> bytes:
-        """Get a consistent list of one object, which is empty if that doesn't exist."""
-
-    def watch(self, version: int | None) -> Lines:
-        """Watch from *version*; None asks for a WatchList: all objects first, then a bookmark.
-
-        The first batch is empty, and says that the watch is accepted.
-        """
-
-    def barrier(self, version: int) -> Lines:
-        """Watch from *version* for three seconds, with a bookmark after one of them."""
-
-
-class Witness(NamedTuple):
-    """What changed last: the object of a *key* is at *version*, or with 0 gone."""
-
-    key: str
-    version: int
 
 
 class Sink(Protocol):
@@ -107,131 +74,6 @@ class Sink(Protocol):
 
     def drop(self, ending: Ending) -> None:
         """Forget everything: the API server's history went back, or objects read otherwise now."""
-
-
-class Trigger(StrEnum):
-    """What made a reflector list or watch anew."""
-
-    START = "start"
-    ENDED = "ended"
-    SILENT = "silent"
-    BROKEN = "broken"
-    EXPIRED = "expired"
-    REWOUND = "rewound"
-    LAYOUT = "layout"
-    ASKED = "asked"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class Unsynced:
-    """Everything must be listed; by WatchList unless the server has refused one.
-
-    ``ended``: the last one has ended without its mark, as it does where the server stops.
-    """
-
-    reason: Trigger = Trigger.START
-    watch_list: bool = True
-    ended: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Syncing:
-    """A WatchList is open, and its initial events are being collected."""
-
-    stream: Lines
-    form: Form
-    store: Store
-    asked: float
-    reason: Trigger
-    ended: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Disconnected:
-    """The sink holds a state, and no watch is open; the last one ended well after *lasted* s."""
-
-    form: Form
-    reason: Trigger
-    lasted: float = inf
-
-
-class Missing(NamedTuple):
-    """The last change was of this object, which the API server hadn't any more at version *by*."""
-
-    witness: Witness
-    by: int
-
-
-@dataclass(frozen=True, slots=True)
-class Streaming:
-    """A watch is open, and everything that it sent has been applied.
-
-    ``missing``: a deletion that it has yet to tell, or else it's of another history.
-    """
-
-    stream: Lines
-    form: Form
-    since: float
-    missing: Missing | None = None
-
-
-State = Unsynced | Syncing | Disconnected | Streaming
-
-
-class RefusedError(Exception):
-    """The resource can't be cached: not allowed, not there, or in a shape that isn't known."""
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-class EndedError(TimeoutError):
-    """A WatchList has ended before its mark came."""
-
-
-class Recovery(NamedTuple):
-    """What to do after a failure: the next state, and whether to pause before it."""
-
-    state: State
-    pause: bool
-    at_least: float = 0.0
-
-
-def after_failure(state: State, error: Exception) -> Recovery:
-    """Decide what a failure in *state* leads to. Raises RefusedError when retrying can't help."""
-    if isinstance(error, Forbidden | NotFound | MethodNotAllowed | NotAcceptable):
-        raise RefusedError(error)
-    if isinstance(error, UnknownLayoutError) and isinstance(state, Unsynced | Syncing):
-        raise RefusedError(error)
-    if isinstance(state, Unsynced):
-        return Recovery(state, True, pause_wanted(error))
-    if isinstance(state, Syncing):
-        if isinstance(error, EndedError) and not state.ended:
-            return Recovery(Unsynced(state.reason, ended=True), pause=True)
-        # A server without WatchList refuses its parameters, or never marks the end.
-        unknown = isinstance(error, Invalid | BadRequest | TimeoutError)
-        return Recovery(Unsynced(state.reason, not unknown), not unknown, pause_wanted(error))
-    if isinstance(error, Expired):
-        return Recovery(Unsynced(Trigger.EXPIRED), pause=False)
-    if isinstance(error, UnknownLayoutError):
-        return Recovery(Unsynced(Trigger.LAYOUT), pause=True)
-    if isinstance(state, Disconnected):  # what has led to it still has to be looked into
-        return Recovery(state, True, pause_wanted(error))
-    return Recovery(Disconnected(state.form, _reason(error)), True, pause_wanted(error))
-
-
-def _reason(error: Exception) -> Trigger:
-    match error:
-        case TimeoutError():
-            return Trigger.SILENT
-        case ServiceUnavailable():
-            return Trigger.BROKEN
-        case UnknownLayoutError():
-            return Trigger.LAYOUT
-        case _:
-            return Trigger.ERROR
 
 
 class Reflector:
@@ -342,8 +184,8 @@ class Reflector:
         """Watch on from where the last watch ended, unless the API server was set back."""
         if await self._is_set_back():
             return self._rewound()
-        missing, contradicts = await self._look(state.form)
-        if contradicts:
+        missing = await self._look(state.form)
+        if missing is Ending.REWOUND:
             return self._rewound()
         if state.reason is Trigger.ENDED:  # as all watches of a CRD do when it is changed
             form = await self._source.describe()
@@ -366,24 +208,25 @@ class Reflector:
         held = self._sink.version  # a barrier may raise it meanwhile
         return await self._source.current_version() < held
 
-    async def _look(self, form: Form) -> tuple[Missing | None, bool]:
+    async def _look(self, form: Form) -> Missing | Literal[Ending.REWOUND] | None:
         """Look for what changed last, which a restored API server hasn't as it is held.
 
         Its versions may have overtaken those held; a watch would leave out what was lost. Tells
-        what's missing, which may have been deleted, and whether what is there contradicts.
+        what's missing, which may have been deleted, or that what is there contradicts.
         """
         held, witness = self._sink.version, self._sink.witness
         if witness is None:
-            return None, False
+            return None
         try:
             page = form.decode_page(await self._source.list_object(witness.key))
         except BadRequest:  # an API that knows no field selectors
-            return None, False
+            return None
         if not page.objects:
-            return (Missing(witness, page.version) if witness.version else None), False
+            return Missing(witness, page.version) if witness.version else None
         there = page.objects[0]
         is_it = there.key == witness.key  # not so where selectors are ignored
-        return None, is_it and witness.version != there.version <= held
+        contradicts = is_it and witness.version != there.version <= held
+        return Ending.REWOUND if contradicts else None
 
     def _streaming(self, form: Form, missing: Missing | None = None) -> Streaming:
         """Watch on; where a deletion is missing, briefly, as a bookmark then comes soon."""

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from proxy.cache.reflector import Lines
 from proxy.cache.signal import Signal
+from proxy.cache.source import Lines
 from proxy.cache.view import View
 from proxy.forms.form import Bookmark, Failure, Rendering
 from proxy.kube.errors import ServiceUnavailable

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from proxy.cache.histogram import Histogram
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers
-from proxy.cache.reflector import Lines
 from proxy.cache.scope import Scope
+from proxy.cache.source import Lines
 from proxy.cache.view import View
 from proxy.forms.form import Rendering
 from proxy.kube import gojson

@@ -12,7 +12,7 @@ from prometheus_client.core import (
 
 from proxy.cache.histogram import BUCKETS, Histogram
 from proxy.cache.informer import Informer
-from proxy.cache.reflector import Trigger
+from proxy.cache.recovery import Trigger
 
 _Key = TypeVar("_Key", bound=str | tuple[str, str])
 

@@ -156,10 +156,11 @@ def cut(body: bytes, content_type: str) -> tuple[list[bytes], bytes]:
     if "protobuf" not in content_type:
         *found, rest = body.split(b"\n")
         return [line + b"\n" for line in found], rest
-    while len(body) >= (end := 4 + int.from_bytes(body[:4])) and len(body) >= 4:
-        found.append(body[:end])
-        body = body[end:]
-    return found, body
+    at = 0
+    while len(body) >= (end := at + 4 + int.from_bytes(body[at : at + 4])) and len(body) >= at + 4:
+        found.append(body[at:end])
+        at = end
+    return found, body[at:]
 
 
 class Watch:

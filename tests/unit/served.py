@@ -8,8 +8,8 @@ from typing import cast
 
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers, Policy
-from proxy.cache.reflector import Lines
 from proxy.cache.scope import Scope
+from proxy.cache.source import Lines
 from proxy.kube.negotiation import FormName
 from proxy.kube.requests import Verb
 from proxy.reads.freshness import Guarantees

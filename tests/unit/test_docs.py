@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from proxy.access.hosts import HostCheck
-from proxy.cache import reflector
 from proxy.cache.histogram import Histogram
 from proxy.cache.informer import Informer
-from proxy.cache.reflector import Source
+from proxy.cache.recovery import Trigger
 from proxy.cache.scope import Scope
+from proxy.cache.source import Source
 from proxy.cli.main import COMMANDS, main
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
@@ -153,7 +153,7 @@ def _informers() -> list[Informer]:
     """One informer that never ran, but has counted."""
     informer = Informer(Scope(Resource("", "v1", "pods")), cast(Source, None))
     informer.terminated["client"] += 1
-    for reason in reflector.Trigger:
+    for reason in Trigger:
         informer.reflector.relists[reason] += 1
         informer.reflector.restarts[reason] += 1
     informer.prover.counts["probe", "proven"] += 1
@@ -221,7 +221,7 @@ def test_labels_in_queries_exist() -> None:
 
 def test_reasons_to_list_and_to_watch_anew_are_documented() -> None:
     rows = METRICS.rows("reason", "of")
-    assert {word(row[0]) for row in rows} == set(reflector.Trigger)
+    assert {word(row[0]) for row in rows} == set(Trigger)
     assert {row[1] for row in rows} == {"relists", "restarts"}
 
 

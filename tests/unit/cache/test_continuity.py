@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from proxy.cache.backoff import Backoff
 from proxy.cache.informer import Informer
-from proxy.cache.reflector import Reflector, RefusedError
+from proxy.cache.recovery import RefusedError
+from proxy.cache.reflector import Reflector
 from proxy.cache.scope import Scope
 from proxy.cache.store import Store
 from proxy.forms.form import EventType, Form

@@ -17,7 +17,7 @@ from proxy.cache.health import STALLED
 from proxy.cache.informer import Informer
 from proxy.cache.informers import MAX_NAMESPACES, REFUSED_PAUSE, Informers, Policy
 from proxy.cache.lag import Write
-from proxy.cache.reflector import Trigger
+from proxy.cache.recovery import Trigger
 from proxy.cache.scope import Scope
 from proxy.cache.view import Ending
 from proxy.forms.form import Change, EventType

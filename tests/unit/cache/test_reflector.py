@@ -8,10 +8,8 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 
 from proxy.cache.backoff import Backoff
-from proxy.cache.reflector import (
-    EARLY,
+from proxy.cache.recovery import (
     Disconnected,
-    Reflector,
     RefusedError,
     State,
     Streaming,
@@ -21,6 +19,7 @@ from proxy.cache.reflector import (
     Witness,
     after_failure,
 )
+from proxy.cache.reflector import EARLY, Reflector
 from proxy.cache.store import Store
 from proxy.cache.view import Ending
 from proxy.forms.form import Change, EventType, Form, UnknownLayoutError

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from proxy.cache.reflector import Lines
 from proxy.cache.signal import Signal
+from proxy.cache.source import Lines
 from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType, plainly
 from proxy.kube.errors import Expired, Forbidden, ServiceUnavailable

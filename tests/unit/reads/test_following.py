@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.cache.informer import Informer
-from proxy.cache.reflector import Source
 from proxy.cache.scope import Scope
+from proxy.cache.source import Source
 from proxy.cache.view import View
 from proxy.forms.form import Bookmark, Change, EventType
 from proxy.forms.objects import Object

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from proxy.cache.informer import Informer
 from proxy.cache.informers import Informers, Policy
-from proxy.cache.reflector import Source
 from proxy.cache.scope import Scope
+from proxy.cache.source import Source
 from proxy.cache.store import Store
 from proxy.demo.storage import Change, Json, Storage
 from proxy.forms.form import Change as Told

@@ -9,8 +9,8 @@ import pytest
 
 from proxy.cache.history import Event
 from proxy.cache.informer import Informer
-from proxy.cache.reflector import Source
 from proxy.cache.scope import Scope
+from proxy.cache.source import Source
 from proxy.cache.store import Store
 from proxy.cache.view import Ending, View
 from proxy.forms.form import Change, EventType

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.cache import reflector
 from proxy.cache.histogram import BUCKETS
 from proxy.cache.informer import Informer
+from proxy.cache.recovery import Trigger
 from proxy.kube.requests import Verb, parse_request
 from proxy.reads.plan import Reason
 from proxy.reads.reader import Answer
@@ -110,7 +110,7 @@ def count_everything(informer: Informer, served: Served) -> None:
     listed = served.reader.read(parse_request("GET", b"/api/v1/pods", b"", []))
     assert isinstance(listed, Answer)
     informer.terminated["client"] += 1
-    informer.reflector.restarts[reflector.Trigger.BROKEN] += 1
+    informer.reflector.restarts[Trigger.BROKEN] += 1
     informer.prover.counts["probe", "proven"] += 1
     served.conflicts.counts["local"] += 1
     served.conflicts.merges["merged"] += 1

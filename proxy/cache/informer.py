@@ -9,6 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from math import inf
 
@@ -21,6 +22,7 @@ from proxy.cache.difference import (
     differences,
     let_go,
 )
+from proxy.cache.evidence import has_deleted, holds, shows
 from proxy.cache.expectations import Expectation, Expectations
 from proxy.cache.health import Health
 from proxy.cache.lag import Lag, Write
@@ -38,9 +40,6 @@ from proxy.forms.form import Change, EventType, Form, UnknownLayoutError
 from proxy.kube.resources import collection_key
 
 log = logging.getLogger(__name__)
-
-RECENT = 256
-"""Events among which a deletion is looked for that has just been acknowledged."""
 
 MANY = 1000
 """Changes that are told in a thread, since sorting them would hold up the event loop."""
@@ -181,7 +180,7 @@ class Informer:
         if self.view is None:
             self.view = View(form, store, self._clock)
             log.info("informer %s synced: %d objects", self.scope, len(store))
-        self.expectations.relisted(self._holds)
+        self.expectations.relisted(partial(holds, self.view))
         self.proofs.learn(version, asked, version)
         self._tell()
 
@@ -270,12 +269,12 @@ class Informer:
         view = self.view
         if write is not None and view is not None:
             self.lag.expect(write, self.version, view.history)
-        if expected.uid and not self._holds(expected):
+        if expected.uid and not holds(self.view, expected):
             # Without it the state is either past the deletion, or before the creation.
-            if self._has_deleted(expected):
+            if has_deleted(view, expected):
                 return
             expected = expected._replace(uid="")
-        if 0 < expected.version <= self.version and not self._shows(expected):
+        if 0 < expected.version <= self.version and not shows(view, expected):
             expected = expected._replace(version=0)  # deleted since, or of versions that went back
         if self._is_met(expected):
             return
@@ -296,50 +295,10 @@ class Informer:
             if not each.absent or self.version_of(each.key)
         ]
 
-    def _holds(self, expected: Expectation) -> bool:
-        found = self.view.store.get(expected.key) if self.view else None
-        return found is not None and found.uid == expected.uid
-
-    def _shows(self, expected: Expectation) -> bool:
-        """Tell whether a version that should be held is: that of a collection needs no look."""
-        if self.view is None or expected.is_of_collection:
-            return True
-        found = self.view.store.get(expected.key)
-        return (found is not None and found.version == expected.version) or (
-            self.view.history.version_of(expected.key, expected.version) is not None
-        )
-
-    def contradicts(self, expected: Expectation, write: Write | None) -> bool:
-        """Tell whether an answer is of another history than the one held: etcd was restored.
-
-        It shows an object at a version that was passed without seeing it, or that was given out
-        after a higher one had been seen. A write that changes nothing answers with an old version
-        too, which is the one that was held.
-        """
-        if self.view is None or not 0 < expected.version <= self.version:
-            return False
-        now = self.view.store.get(expected.key)
-        if now is not None and now.version < expected.version:
-            return True
-        if write is None:
-            return False
-        history = self.view.history
-        later = history.after(write.version)
-        if later is None or later.seen >= write.sent:
-            return False
-        held = history.before(write.sent, expected.key, now)
-        return held is None or held.version != write.version
-
-    def _has_deleted(self, expected: Expectation) -> bool:
-        return self.view is not None and any(
-            event.type is EventType.DELETED and event.object.uid == expected.uid
-            for event in self.view.history.newest(RECENT)
-        )
-
     def _is_met(self, expected: Expectation) -> bool:
         return (
             0 < expected.version <= self.version
-            or (expected.uid != "" and not self._holds(expected))
+            or (expected.uid != "" and not holds(self.view, expected))
             or self.proofs.proven >= expected.moment
         )
 

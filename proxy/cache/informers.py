@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from proxy.cache.demand import Demand
+from proxy.cache.evidence import contradicts
 from proxy.cache.expectations import Expectation
 from proxy.cache.informer import Informer
 from proxy.cache.lag import Write
@@ -150,7 +151,7 @@ class Informers:
         """Let the informers that hold an object or a collection expect what happened to it."""
         for informer in self.of(resource):
             if not informer.scope.namespace or expected.concerns(informer.key, expected.client):
-                if informer.contradicts(expected, write):
+                if contradicts(informer.view, expected, write):
                     informer.drop(Ending.REWOUND)
                     self._rerun(informer, Trigger.REWOUND)
                 informer.acknowledge(expected, write)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.cache.evidence import contradicts
 from proxy.cache.expectations import Expectation
 from proxy.cache.health import FAILING, STALLED
 from proxy.cache.informer import MANY, Informer
@@ -452,7 +453,7 @@ async def test_a_version_that_should_be_held_and_is_not_takes_a_proof(kept: Kept
 
 
 @pytest.mark.parametrize(
-    ("key", "version", "sent", "contradicts"),
+    ("key", "version", "sent", "restored"),
     [
         ("a/x", 9, 1002.0, True),
         ("a/new", 9, 1002.0, True),
@@ -467,7 +468,7 @@ async def test_a_version_that_should_be_held_and_is_not_takes_a_proof(kept: Kept
     ],
 )
 def test_a_version_given_out_after_a_higher_one_is_of_another_history(
-    key: str, version: int, sent: float, *, contradicts: bool
+    key: str, version: int, sent: float, *, restored: bool
 ) -> None:
     @played
     async def story(kept: Kept) -> None:
@@ -478,7 +479,7 @@ def test_a_version_given_out_after_a_higher_one_is_of_another_history(
         kept.change(EventType.MODIFIED, "a/x", 13)
         write = Write(version, sent, sent + 1)
         expected = Expectation(key, sent + 1, version=version)
-        assert kept.informer.contradicts(expected, write) is contradicts
+        assert contradicts(kept.informer.view, expected, write) is restored
 
     story()
 

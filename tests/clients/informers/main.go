@@ -1,9 +1,3 @@
-<<<<<<< HEAD
-// Command informers runs the informers of client-go and of controller-runtime as they are, with
-// nothing of their own in the way, and prints one line of JSON.
-//
-// Whether they begin by a list or by a watch (WatchList) is said by client-go's own variable,
-=======
 // Command informers runs informers of client-go and of controller-runtime as they are, with nothing
 // of its own between them and a server.
 //
@@ -12,15 +6,11 @@
 // up, and prints one line of JSON.
 //
 // Whether informers begin by a list or by a watch is said by client-go's own variable,
->>>>>>> w-go
 // KUBE_FEATURE_WatchListClient.
 package main
 
 import (
-<<<<<<< HEAD
-=======
 	"bufio"
->>>>>>> w-go
 	"context"
 	"encoding/json"
 	"flag"
@@ -28,27 +18,18 @@ import (
 	"os"
 	"time"
 
-<<<<<<< HEAD
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-=======
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
->>>>>>> w-go
 )
 
 type options struct {
 	kubeconfig string
-<<<<<<< HEAD
-	mode       string
-=======
 	truth      string
 	mode       string
 	custom     string
 	customKind string
->>>>>>> w-go
 	timeout    time.Duration
 }
 
@@ -63,12 +44,6 @@ func main() {
 
 func parse() options {
 	var o options
-<<<<<<< HEAD
-	flags := flag.NewFlagSet(os.Args[0], flag.ExitOnError) // controller-runtime has filled the usual one
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the server that the informers follow")
-	flags.StringVar(&o.mode, "mode", "time", "time")
-	flags.DurationVar(&o.timeout, "timeout", time.Minute, "to give up after")
-=======
 	flags := flag.NewFlagSet(os.Args[0], flag.ExitOnError) // controller-runtime has flags in the usual one
 	klog.InitFlags(flags)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the server that the informers follow")
@@ -78,7 +53,6 @@ func parse() options {
 	flags.StringVar(&o.custom, "custom", "", "a custom resource, as `plural.version.group`")
 	flags.StringVar(&o.customKind, "custom-kind", "", "and its kind")
 	flags.DurationVar(&o.timeout, "timeout", time.Minute, "to give up after, for each step")
->>>>>>> w-go
 	_ = flags.Parse(os.Args[1:])
 	return o
 }
@@ -88,15 +62,6 @@ func run(o options) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-<<<<<<< HEAD
-	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
-	defer cancel()
-	switch o.mode {
-	case "time":
-		return timePods(ctx, config)
-	}
-	return nil, fmt.Errorf("no mode %q", o.mode)
-=======
 	if o.mode == "time" {
 		return withTimeout(o.timeout, func(ctx context.Context) (any, error) { return timePods(ctx, config) })
 	}
@@ -163,7 +128,6 @@ func withTimeout[T any](timeout time.Duration, do func(context.Context) (T, erro
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return do(ctx)
->>>>>>> w-go
 }
 
 func connect(kubeconfig string) (*rest.Config, error) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 from typing import NamedTuple
 
 import pytest
@@ -17,15 +18,24 @@ from proxy.kube.negotiation import JSON, PROTOBUF
 from proxy.kube.resources import Resource, ResourceInfo
 from proxy.kube.selectable import selectable_fields, wire_paths
 from tests.harness.apiserver import ApiServer
-from tests.harness.caching import eventually
+from tests.harness.caching import eventually, hit
 from tests.harness.differential import (
     assert_source,
     cache_status,
     differences,
     exact_target,
 )
-from tests.harness.forms import CLIENT_GO, METADATA, WHOLE, Asked, frames, list_meta, metadata
-from tests.harness.http import Answer, Server, ask, get
+from tests.harness.forms import (
+    CLIENT_GO,
+    METADATA,
+    WHOLE,
+    Asked,
+    frames,
+    list_meta,
+    metadata,
+    plain,
+)
+from tests.harness.http import Answer, Server, ask, get, watch
 from tests.harness.objects import Object, configmap, crd, create, define, node, patch, pod
 from tests.harness.proxy import Proxy, metrics
 from tests.integration.selector_objects import fill
@@ -387,6 +397,62 @@ def test_a_form_that_does_not_fit_is_refused(world: World, media: str, namespace
     for target, accept in ((path, asked.other), (f"{path}/{namespace}-x", asked.listing)):
         answer = _same(world, target, accept, source="fwd=vary-miss")
         assert answer.status == 406
+
+
+_TABLE = f"{JSON};as=Table;g=meta.k8s.io;v=v1"
+_CLAUSES = [
+    *map(plain, (JSON, PROTOBUF, _TABLE, "text/x")),
+    *(METADATA[name] for name in ("metadata", "metadata-protobuf")),
+]
+_IN_EVERY_ORDER = [order for length in (1, 2, 3) for order in permutations(_CLAUSES, length)]
+_QUALITIES = ("", ";q=0.5", ";q=0.9")
+
+
+@pytest.mark.parametrize("qualities", [("",) * 3, _QUALITIES], ids=["in order", "by quality"])
+@pytest.mark.parametrize("kind", [BUILT_IN[1], CUSTOM], ids=["configmaps", "custom"])
+def test_accept_in_every_order(
+    world: World, kind: Kind, qualities: tuple[str, ...], namespace: str
+) -> None:
+    """What can be met first is answered, and what can't be at all is 406, by whoever answers."""
+    scene = stage(world, kind, namespace)
+    for order in _IN_EVERY_ORDER:
+        for target, is_list in ((f"{scene.path}/{scene.present}", False), (scene.path, True)):
+            clauses = (each.listing if is_list else each.other for each in order)
+            pairs = zip(clauses, qualities, strict=False)
+            _same_by_then(world, target, ",".join(map("".join, pairs)), is_list=is_list)
+
+
+def _same_by_then(world: World, target: str, accept: str, *, is_list: bool) -> None:
+    """Compare answers that may have ages in them, which grow."""
+    headers = [("Accept", accept)]
+    found: list[str] = []
+    for _ in range(4):
+        actual = get(world.proxy, target, headers=headers)
+        exact = is_list and actual.status == 200
+        asked = exact_target(target, list_meta(actual)[0]) if exact else target
+        found = differences(get(world.apiserver, asked, headers=headers), actual)
+        if not found:
+            return
+    raise AssertionError("\n".join((f"GET {target} as {accept}", *found)))
+
+
+@pytest.mark.parametrize("asked", [*WHOLE.values(), *METADATA.values(), plain(_TABLE)])
+def test_what_is_deprecated_says_so_in_every_form(
+    world: World, asked: Asked, namespace: str
+) -> None:
+    target = f"/api/v1/namespaces/{namespace}/endpoints"
+    create(world.apiserver, target, {"metadata": {"name": "x"}})
+    headers = [("Accept", asked.listing)]
+    eventually(lambda: hit(world.proxy, target, headers=headers), "it is cached")
+    for each, accept in ((target, asked.listing), (f"{target}/x", asked.other)):
+        _same_by_then(world, each, accept, is_list=False)
+        answer = get(world.proxy, each, headers=[("Accept", accept)])
+        assert_source(answer, "hit")
+        assert "deprecated" in (answer.header("Warning") or "")
+    with watch(world.proxy, f"{target}?watch=1", headers=[("Accept", asked.other)]) as stream:
+        answer = Answer(stream.status, stream.headers, b"")
+    assert_source(answer, "hit")
+    assert "deprecated" in (answer.header("Warning") or "")
 
 
 def test_fields_are_selected_by_in_protobuf(world: World, namespace: str) -> None:

@@ -1,6 +1,7 @@
 """Accept headers: in which representation would kube-apiserver answer?"""
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -23,6 +24,9 @@ _QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")
 _INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 _META = frozenset({"v1", "v1beta1"})
 
+
+_SORTED_SIMPLY = 12
+"""Clauses that Go sorts by insertion; how more of them would end up isn't followed here."""
 
 LONGEST = 1024
 """Characters of a header that is looked at; kubectl's has 150, a browser's 200. A head may have a
@@ -65,7 +69,7 @@ _AS = {
 def negotiate(accept: str) -> tuple[Representation, ...]:
     """The representations that an Accept header asks for, the first choice first.
 
-    Clauses are tried by quality, then in order, until one can be met
+    Clauses are tried by quality, wildcards last, then in order, until one can be met
     (``handlers/negotiation``). Those behind one that isn't sure to be passed over are left out.
     """
     return _negotiate(accept) if len(accept) <= LONGEST else ()
@@ -86,8 +90,11 @@ class _Clause(NamedTuple):
 def _negotiate(accept: str) -> tuple[Representation, ...]:
     if not accept.strip():
         return (PLAIN,)
+    clauses = accept.split(",")
+    if len(clauses) > _SORTED_SIMPLY:
+        return ()
     found = []
-    for clause in sorted(map(_clause, accept.split(",")), key=lambda each: -each.quality):
+    for clause in _in_order(map(_clause, clauses)):
         if not _is_offered(clause):
             continue
         representation = _representation(clause)
@@ -95,6 +102,28 @@ def _negotiate(accept: str) -> tuple[Representation, ...]:
             break
         found.append(representation)
     return tuple(found)
+
+
+def _in_order(clauses: Iterable[_Clause]) -> list[_Clause]:
+    """Sort by insertion, as Go does: ``_precedes`` is no order, so the way to it counts."""
+    found: list[_Clause] = []
+    for clause in clauses:
+        at = len(found)
+        while at and _precedes(clause, found[at - 1]):
+            at -= 1
+        found.insert(at, clause)
+    return found
+
+
+def _precedes(one: _Clause, other: _Clause) -> bool:
+    """Tell whether *one* is tried first (``acceptSlice.Less`` of goautoneg): wildcards are not.
+
+    A wildcard of a higher quality and what has a lower one both precede each other.
+    """
+    if one.quality > other.quality:
+        return True
+    pairs = zip(one.media.split("/"), other.media.split("/"), strict=False)
+    return any(mine != "*" and theirs == "*" for mine, theirs in pairs)
 
 
 def _clause(text: str) -> _Clause:

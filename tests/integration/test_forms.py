@@ -401,7 +401,7 @@ def test_a_form_that_does_not_fit_is_refused(world: World, media: str, namespace
 
 _TABLE = f"{JSON};as=Table;g=meta.k8s.io;v=v1"
 _CLAUSES = [
-    *map(plain, (JSON, PROTOBUF, _TABLE, "text/x")),
+    *map(plain, (JSON, PROTOBUF, _TABLE, "text/x", "*/*")),
     *(METADATA[name] for name in ("metadata", "metadata-protobuf")),
 ]
 _IN_EVERY_ORDER = [order for length in (1, 2, 3) for order in permutations(_CLAUSES, length)]

@@ -55,6 +55,13 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
         ("application/yaml;q=0.9, */*;q=0.95", True),
         ("application/json ; q=0.5 , application/yaml ; q=0.4", True),
         ("application/yaml;q=oops, application/json;q=0.1", False),
+        # Wildcards last; of a higher quality they end up where Go's sort leaves them.
+        (f"*/*, {PROTOBUF}", False),
+        ("*/*, application/yaml", False),
+        (f"*/*;q=0.5, {PROTOBUF};q=0.1", False),
+        (f"{PROTOBUF};q=0.1, */*;q=0.5", True),
+        (",".join([*["text/x"] * 11, "application/json"]), True),
+        (",".join([*["text/x"] * 12, "application/json"]), False),
         # What can't be met for certain.
         ("application/json;q=0", False),
         ("application/json;q=oops", False),

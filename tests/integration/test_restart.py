@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+from contextlib import ExitStack
 
 import pytest
 
+from proxy.kube.negotiation import FormName
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import cached, caught_up, eventually
 from tests.harness.differential import assert_source, cache_status, compare, differences
-from tests.harness.http import Answer, Watch, get, watch
+from tests.harness.follower import Follower
+from tests.harness.http import Answer, Watch, ask, get, watch
 from tests.harness.objects import configmap, create, patch
 from tests.harness.proxy import Proxy, metrics
 
@@ -52,6 +55,33 @@ def _until(stream: Watch, name: str, version: str) -> list[bytes]:
     while last not in lines[-1]:
         lines.append(stream.line())
     return lines
+
+
+def test_watches_in_each_form_go_on_after_a_restart(apiserver: ApiServer) -> None:
+    """Clients come back from before the start, and are told what they missed, a deletion too."""
+    collection = f"/api/v1/namespaces/{apiserver.new_namespace()}/configmaps"
+    create(apiserver.server, collection, configmap("a"))
+    create(apiserver.server, collection, configmap("b"))
+    config = {"cache": {"resources": [{"resource": "configmaps", "forms": [*map(str, FormName)]}]}}
+    with Proxy(apiserver.kubeconfig(), config=config) as proxy, ExitStack() as stack:
+        servers = (apiserver.server, proxy.read)
+        pairs = [
+            [stack.enter_context(Follower(server, collection, form=form)) for server in servers]
+            for form in FormName
+        ]
+        for end in (proxy.stop, proxy.kill):
+            patch(apiserver.server, f"{collection}/a", {"data": {"seen": end.__name__}})
+            end()
+            patch(apiserver.server, f"{collection}/a", {"data": {"missed": end.__name__}})
+            ask(apiserver.server, "DELETE", f"{collection}/b").ok()
+            create(apiserver.server, collection, configmap("b"))
+            proxy.start()
+            last = patch(apiserver.server, f"{collection}/a", {"data": {"again": end.__name__}})
+            for direct, through in pairs:
+                for each in (direct, through):
+                    each.wait(int(last["metadata"]["resourceVersion"]))
+                assert through.lines == direct.lines, through
+                assert through.relists == 0
 
 
 def test_a_stop_ends_watches_cleanly(apiserver: ApiServer) -> None:

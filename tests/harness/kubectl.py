@@ -76,7 +76,8 @@ def kubeconfig_for(server: Server, folder: Path) -> Path:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "proxy", "cluster": {"server": server.url}}],
-        "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": ""}}],
+        "users": [{"name": "nobody", "user": {}}],  # some clients don't do without
+        "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "nobody"}}],
         "current-context": "proxy",
     }
     path.write_text(json.dumps(config))

@@ -1,0 +1,1 @@
+"""Programs in Python that follow resources through the proxy as their library's users do."""

@@ -46,6 +46,10 @@ _WHOLE = {FormName.METADATA: FormName.JSON, FormName.METADATA_PROTOBUF: FormName
 """Forms of whole objects whose metadata are written as these are."""
 
 
+_LEFT_TO_WHOLE = frozenset({Reason.SYNCING, Reason.FIELDS})
+"""What such an informer may answer in place of the form's own: it also knows fields of the rest."""
+
+
 class Answer(NamedTuple):
     """A cached answer; *length* is that of all *parts* together in bytes, None where that shows
     only at their end. An empty part lets the event loop go on."""
@@ -97,6 +101,12 @@ class _Serving(NamedTuple):
         return self.read.indent and not self.rendering.is_binary
 
 
+def _plan(read: Read, informer: Informer | None) -> Plan:
+    if informer is None or informer.view is None:
+        return Reason.SYNCING
+    return plan(read, informer.view)
+
+
 class Reader:
     """Reads from *informers*; *own_authorization* is what the proxy itself shows upstream.
 
@@ -137,12 +147,14 @@ class Reader:
         if isinstance(read, Reason):
             return read
         scope = Scope(read.target.resource, read.target.namespace, read.representation.form)
-        informer = self._find(scope, read.representation)
+        informer = self._informers.find(scope)
+        decided = _plan(read, informer)
+        if decided in _LEFT_TO_WHOLE and (other := self._of_whole(scope, read.representation)):
+            informer, decided = other, _plan(read, other)
         if informer is None or informer.view is None:
             self._informers.note(scope, read.verb)
             return Reason.NOT_CACHED if informer is None else Reason.SYNCING
         informer.touch()
-        decided = plan(read, informer.view)
         if isinstance(decided, Reason):
             return decided
         lack = None if stale else self._freshness.lack(read, request, informer, arrived)
@@ -156,16 +168,13 @@ class Reader:
         serving = _Serving(request, read, informer, informer.view, rendering)
         return self._serve(serving, decided)
 
-    def _find(self, scope: Scope, representation: Representation) -> Informer | None:
-        """Find who answers; where no informer of the form can, one of whole objects may."""
-        own = self._informers.find(scope)
+    def _of_whole(self, scope: Scope, representation: Representation) -> Informer | None:
+        """Find an informer of whole objects that can be written in this representation."""
         whole = _WHOLE.get(scope.form)
-        if whole is None or (own is not None and own.view is not None):
-            return own
-        other = self._informers.find(scope._replace(form=whole))
+        other = self._informers.find(scope._replace(form=whole)) if whole else None
         if other is None or other.view is None:
-            return own
-        return own if other.view.form.rendering(representation, "") is None else other
+            return None
+        return None if other.view.form.rendering(representation, "") is None else other
 
     def _as_shown(self, read: Read) -> Read | Reason:
         """Leave out the first choices of representation that the resource isn't shown in."""

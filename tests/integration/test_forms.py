@@ -488,14 +488,15 @@ def _value(item: Object, path: tuple[str, ...]) -> str:
 
 
 @pytest.mark.parametrize("asked", METADATA.values(), ids=METADATA)
-def test_fields_beside_metadata_are_not_told_from_it(
+def test_fields_beside_metadata_are_told_from_whole_objects(
     world: World, asked: Asked, namespace: str
 ) -> None:
-    target = f"{BUILT_IN[0].path(namespace)}?fieldSelector=spec.nodeName%3Dnode-0"
     _create(world, BUILT_IN[0], namespace, "x", selected="yes")
-    answer = get(world.proxy, target, headers=[("Accept", asked.listing)])
-    assert_source(answer, "fwd=uri-miss")
+    target = f"{BUILT_IN[0].path(namespace)}?fieldSelector=spec.nodeName%3D"
+    answer = _same_list(world, f"{target}node-0", asked.listing, source="")
     assert namespace.encode() in answer.ok().body
+    for value in ("node-0", "none"):
+        _same_list(world, target + value, asked.listing)
 
 
 def test_a_version_that_is_too_old() -> None:

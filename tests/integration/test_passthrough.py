@@ -252,7 +252,6 @@ def test_metrics_are_the_apiservers(proxy: Proxy) -> None:
         "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
         "application/vnd.kubernetes.protobuf,application/json",
         "application/vnd.kubernetes.protobuf",
-        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
         "application/yaml",
         "text/plain",
     ],

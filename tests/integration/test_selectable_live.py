@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from proxy.forms.form import plainly
 from proxy.forms.json import JsonForm
 from proxy.forms.protobuf import protobuf_form
-from proxy.kube.negotiation import PROTOBUF
+from proxy.kube.negotiation import PROTOBUF, FormName, Representation
 from proxy.kube.resources import Resource, ResourceInfo
 from proxy.kube.selectable import selectable_fields
 from proxy.kube.selectors import FieldSelector, FieldTerm, LabelSelector
@@ -127,7 +126,8 @@ def _protobuf_difference(session: Session, each: Listable) -> str:
     listed = session.ask("GET", path, headers=(("Accept", PROTOBUF),)).ok()
     form = protobuf_form(each.info, listed.body)
     page = form.decode_page(listed.body)
-    rendering = plainly(form)
+    rendering = form.rendering(Representation(FormName.PROTOBUF), "")
+    assert rendering is not None
     size = rendering.measure_items(page.objects)
     head, tail = rendering.encode_list_envelope(page.version, "", 0, size)
     if head + rendering.encode_items(page.objects) + tail != listed.body:

@@ -10,6 +10,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from proxy.forms.bookmarks import INITIAL_END
 from proxy.forms.described import Described, Subject
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
 from proxy.forms.kinds import PARTIAL_KINDS, Kind
@@ -30,7 +31,7 @@ _UNENCODED = field(3, b"") + field(4, b"")
 
 _METADATA = 1
 _RESOURCE_VERSION = 6
-_INITIAL_END = field(12, field(1, b"k8s.io/initial-events-end") + field(2, b"true"))
+_INITIAL_END = field(12, field(1, INITIAL_END.encode()) + field(2, b"true"))
 """Field numbers of an object and of its ObjectMeta, and an entry of its annotations."""
 
 _ITEM = 1

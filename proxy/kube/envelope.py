@@ -8,11 +8,10 @@ from google.protobuf.message import DecodeError
 
 from proxy.kube import gojson
 from proxy.kube.errors import ApiError, from_status
-from proxy.kube.negotiation import JSON
+from proxy.kube.negotiation import JSON, PROTOBUF
 from proxy.kube.protobuf import CLASSES, MAGIC, unwrap, wrap
 from proxy.kube.versions import parse_version
 
-PROTOBUF = "application/vnd.kubernetes.protobuf"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 

@@ -6,14 +6,13 @@ from proxy.cache.informer import Informer
 from proxy.forms.objects import Object
 from proxy.kube.envelope import (
     MERGE_PATCH,
-    PROTOBUF,
     STRATEGIC_PATCH,
     Envelope,
     media_type,
     read_envelope,
     read_precondition,
 )
-from proxy.kube.negotiation import JSON
+from proxy.kube.negotiation import JSON, PROTOBUF
 from proxy.kube.options import MAX_QUERY, TIMEOUT, parse_query
 from proxy.kube.paths import ResourcePath
 from proxy.kube.requests import Headers, Request, content_type_of, header_of

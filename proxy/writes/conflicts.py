@@ -14,13 +14,12 @@ from proxy.cache.scope import Scope
 from proxy.kube import gojson
 from proxy.kube.envelope import (
     NOT_UNDERSTOOD,
-    PROTOBUF,
     decode_status,
     encode_status,
     read_envelope,
 )
 from proxy.kube.errors import ApiError, conflict
-from proxy.kube.negotiation import JSON, prefers_json, wants_indent
+from proxy.kube.negotiation import JSON, PROTOBUF, prefers_json, wants_indent
 from proxy.kube.options import asked_indent
 from proxy.kube.protobuf import MAGIC
 from proxy.kube.requests import Headers, Request, content_type_of

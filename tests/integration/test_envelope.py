@@ -9,7 +9,6 @@ from urllib.parse import quote
 import pytest
 
 from proxy.kube.envelope import (
-    PROTOBUF,
     Envelope,
     decode_status,
     encode_status,
@@ -17,6 +16,7 @@ from proxy.kube.envelope import (
     read_precondition,
 )
 from proxy.kube.errors import ApiError, already_exists, conflict, not_found
+from proxy.kube.negotiation import JSON, PROTOBUF
 from proxy.kube.resources import Resource
 from tests.harness.apiserver import ApiServer
 from tests.harness.http import Answer, ask
@@ -24,7 +24,6 @@ from tests.harness.objects import CustomResource, Object, configmap, crd, define
 
 CONFIGMAPS = Resource("", "v1", "configmaps")
 RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
-JSON = "application/json"
 pytestmark = pytest.mark.parametrize("encoding", [JSON, PROTOBUF])
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from proxy.kube.envelope import PROTOBUF
+from proxy.kube.negotiation import PROTOBUF
 from proxy.kube.protobuf import CLASSES, MAGIC
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import caught_up

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.kube.envelope import (
-    PROTOBUF,
     Envelope,
     decode_status,
     encode_status,
@@ -26,10 +25,10 @@ from proxy.kube.errors import (
     TooManyRequests,
     conflict,
 )
+from proxy.kube.negotiation import JSON, PROTOBUF
 from proxy.kube.protobuf import CLASSES, MAGIC, wrap
 from proxy.kube.resources import Resource
 
-JSON = "application/json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 DELETED = "2026-01-05T08:00:00Z"

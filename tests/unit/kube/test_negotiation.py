@@ -7,6 +7,7 @@ import pytest
 from proxy.kube.negotiation import (
     LONGEST,
     PLAIN,
+    PROTOBUF,
     FormName,
     Representation,
     negotiate,
@@ -19,7 +20,6 @@ KUBECTL = (
     f"application/json;{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
 )
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 

@@ -7,7 +7,7 @@ from proxy.cache.view import View
 from proxy.forms.form import EventType
 from proxy.forms.json import JsonForm
 from proxy.kube.continuation import Token, encode_token
-from proxy.kube.negotiation import FormName
+from proxy.kube.negotiation import PROTOBUF, FormName
 from proxy.kube.requests import Request, parse_request
 from proxy.kube.resources import Resource, ResourceInfo
 from proxy.reads.plan import (
@@ -95,7 +95,6 @@ def test_requests_that_no_informer_answers(
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
-_PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 @pytest.mark.parametrize(
@@ -103,15 +102,15 @@ _PROTOBUF = "application/vnd.kubernetes.protobuf"
     [
         ("", FormName.JSON),
         ("*/*", FormName.JSON),
-        (_PROTOBUF, FormName.PROTOBUF),
-        (f"{_PROTOBUF},application/json", FormName.PROTOBUF),
-        (f"application/json,{_PROTOBUF}", FormName.JSON),
+        (PROTOBUF, FormName.PROTOBUF),
+        (f"{PROTOBUF},application/json", FormName.PROTOBUF),
+        (f"application/json,{PROTOBUF}", FormName.JSON),
         (f"{_METADATA},application/json", FormName.JSON),
-        (f"{_METADATA},{_PROTOBUF}", FormName.PROTOBUF),
+        (f"{_METADATA},{PROTOBUF}", FormName.PROTOBUF),
         (_METADATA, None),
         (_TABLE, None),
         (f"{_TABLE},{_TABLE}beta1,*/*", FormName.JSON),
-        (f"{_TABLE},{_PROTOBUF},application/json", FormName.PROTOBUF),
+        (f"{_TABLE},{PROTOBUF},application/json", FormName.PROTOBUF),
         (f"{_METADATA},application/yaml", None),
         (f"{_METADATA},application/yaml,application/json", None),
     ],

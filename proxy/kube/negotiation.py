@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
 JSON = "application/json"
@@ -19,18 +20,19 @@ _TRANSFORMING = frozenset({"g", "v"})
 """Parameters by whose values a clause is met or passed over (``acceptMediaTypeOptions``): those
 that nobody sends, and those that mean nothing without a kind."""
 
-_MEDIA = re.compile(r"[a-z]+/[a-z0-9.+-]+")
+_MEDIA = re.compile(r"\*/\*|[a-z]+/(\*|[a-z0-9.+-]+)")
 _QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")
 _INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 _META = frozenset({"v1", "v1beta1"})
 
 
-_SORTED_SIMPLY = 12
-"""Clauses that Go sorts by insertion; how more of them would end up isn't followed here."""
-
 LONGEST = 1024
 """Characters of a header that is looked at; kubectl's has 150, a browser's 200. A head may have a
 megabyte of clauses."""
+
+MOST = 12
+"""Clauses that are looked at. Go's ``sort.Sort`` inserts one after the other up to this many, and
+of more the order isn't told here."""
 
 
 class FormName(StrEnum):
@@ -69,8 +71,8 @@ _AS = {
 def negotiate(accept: str) -> tuple[Representation, ...]:
     """The representations that an Accept header asks for, the first choice first.
 
-    Clauses are tried by quality, wildcards last, then in order, until one can be met
-    (``handlers/negotiation``). Those behind one that isn't sure to be passed over are left out.
+    Clauses are tried in goautoneg's order until one can be met (``handlers/negotiation``). Those
+    behind one that isn't sure to be passed over are left out.
     """
     return _negotiate(accept) if len(accept) <= LONGEST else ()
 
@@ -91,10 +93,10 @@ def _negotiate(accept: str) -> tuple[Representation, ...]:
     if not accept.strip():
         return (PLAIN,)
     clauses = accept.split(",")
-    if len(clauses) > _SORTED_SIMPLY:
+    if len(clauses) > MOST:
         return ()
     found = []
-    for clause in _in_order(map(_clause, clauses)):
+    for clause in _ordered(map(_clause, clauses)):
         if not _is_offered(clause):
             continue
         representation = _representation(clause)
@@ -104,36 +106,41 @@ def _negotiate(accept: str) -> tuple[Representation, ...]:
     return tuple(found)
 
 
-def _in_order(clauses: Iterable[_Clause]) -> list[_Clause]:
-    """Sort by insertion, as Go does: ``_precedes`` is no order, so the way to it counts."""
-    found: list[_Clause] = []
+def _clause(text: str) -> _Clause:
+    media, *rest = text.strip(" ").split(";")
+    media = media.strip(" ")
+    pairs = (part.partition("=")[::2] for part in rest)
+    parameters = {name.strip(" "): value for name, value in pairs}
+    quality = parameters.get("q", "1")
+    if not (_MEDIA.fullmatch(media) and _QUALITY.fullmatch(quality)):
+        return _Clause(inf, "", {})  # whatever it means, it is nothing here
+    return _Clause(
+        float(quality), media, {name: value.strip(" ") for name, value in parameters.items()}
+    )
+
+
+def _ordered(clauses: Iterable[_Clause]) -> list[_Clause]:
+    """Order clauses as Go's ``sort.Sort`` does so few.
+
+    As ``_precedes`` is no order, where one lands depends on those that it has to pass.
+    """
+    ordered: list[_Clause] = []
     for clause in clauses:
-        at = len(found)
-        while at and _precedes(clause, found[at - 1]):
-            at -= 1
-        found.insert(at, clause)
-    return found
+        place = len(ordered)
+        while place and _precedes(clause, ordered[place - 1]):
+            place -= 1
+        ordered.insert(place, clause)
+    return ordered
 
 
 def _precedes(one: _Clause, other: _Clause) -> bool:
-    """Tell whether *one* is tried first (``acceptSlice.Less`` of goautoneg): wildcards are not.
-
-    A wildcard of a higher quality and what has a lower one both precede each other.
-    """
+    """``acceptSlice.Less`` of goautoneg: by quality, but never a wildcard before what is named."""
     if one.quality > other.quality:
         return True
-    pairs = zip(one.media.split("/"), other.media.split("/"), strict=False)
-    return any(mine != "*" and theirs == "*" for mine, theirs in pairs)
-
-
-def _clause(text: str) -> _Clause:
-    media, *rest = (part.strip() for part in text.split(";"))
-    pairs = (part.partition("=")[::2] for part in rest if part)
-    parameters = {name.strip(): value.strip() for name, value in pairs}
-    quality = parameters.get("q", "1")
-    if not _QUALITY.fullmatch(quality):
-        return _Clause(float("inf"), "", {})  # whatever it means, it is nothing here
-    return _Clause(float(quality), media, parameters)
+    return any(
+        theirs == "*" and mine != "*"
+        for mine, theirs in zip(one.media.split("/"), other.media.split("/"), strict=False)
+    )
 
 
 def _is_offered(clause: _Clause) -> bool:
@@ -141,8 +148,7 @@ def _is_offered(clause: _Clause) -> bool:
     media = clause.media
     if media == PROTOBUF and clause.parameters.get("as") == "Table":
         return False
-    known = media in _JSON_RANGES or media in _UNSURE or media == PROTOBUF
-    return known or not _MEDIA.fullmatch(media)
+    return not media or media in _JSON_RANGES or media in _UNSURE or media == PROTOBUF
 
 
 def _representation(clause: _Clause) -> Representation | None:

@@ -6,8 +6,8 @@ import pytest
 
 from proxy.kube.negotiation import (
     LONGEST,
+    MOST,
     PLAIN,
-    PROTOBUF,
     FormName,
     Representation,
     negotiate,
@@ -20,6 +20,7 @@ KUBECTL = (
     f"application/json;{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
 )
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
@@ -55,14 +56,20 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
         ("application/yaml;q=0.9, */*;q=0.95", True),
         ("application/json ; q=0.5 , application/yaml ; q=0.4", True),
         ("application/yaml;q=oops, application/json;q=0.1", False),
-        # Wildcards last; of a higher quality they end up where Go's sort leaves them.
-        (f"*/*, {PROTOBUF}", False),
+        # Wildcards come last, but for the better one that stands behind what is named.
         ("*/*, application/yaml", False),
-        (f"*/*;q=0.5, {PROTOBUF};q=0.1", False),
-        (f"{PROTOBUF};q=0.1, */*;q=0.5", True),
-        (",".join([*["text/x"] * 11, "application/json"]), True),
-        (",".join([*["text/x"] * 12, "application/json"]), False),
+        ("*/*, application/yaml;q=0.1", False),
+        ("application/*, application/json", True),
+        ("text/*, application/json", True),
+        (f"*/*, {PROTOBUF}", False),
+        ("application/yaml;q=0.1, */*;q=0.2", True),
+        ("application/json;q=0.1, application/yaml;q=0.2, */*;q=0.3", True),
+        ("application/json;q=0.1, */*;q=0.3, application/yaml;q=0.2", False),
+        (",".join(["application/json"] * MOST), True),
+        (",".join(["application/json"] * (MOST + 1)), False),
         # What can't be met for certain.
+        ("application/yaml;q=0.5, application/json;q= 0.9", False),
+        ("application/json\t", False),
         ("application/json;q=0", False),
         ("application/json;q=oops", False),
         ("application/yaml", False),
@@ -97,6 +104,8 @@ JSON_TABLE = Representation(FormName.TABLE, "v1")
         (f"application/foo,{PROTOBUF}", [Representation(FormName.PROTOBUF)]),
         (f"{PROTOBUF};stream=watch", [Representation(FormName.PROTOBUF)]),
         (f"{PROTOBUF};q=0.5,application/json", [PLAIN, Representation(FormName.PROTOBUF)]),
+        (f"*/*,{PROTOBUF};q=0.5", [Representation(FormName.PROTOBUF), PLAIN]),
+        (f"*/*, application/json;{TABLE}", [JSON_TABLE, PLAIN]),
         (
             f"{PROTOBUF};{METADATA_V1},application/json;{METADATA_V1},application/json",
             [

@@ -7,6 +7,7 @@ kube-apiserver's printers are compiled; which of their cells call ``time.Now`` i
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -33,6 +34,10 @@ _TIMELY = re.compile(rb'"(?:' + _FIGURES + rb")|\bago\b")
 """What any cell looks like that may depend on the time."""
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+_MAYBE_TIME = re.compile(r"\d{4}-")
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TEXT = msgspec.json.Decoder(str)
 
 
 class Rule(NamedTuple):
@@ -198,7 +203,7 @@ class Ages:
                 continue
             text = rule.read(encoded) if rule.read is not None else texts[2 * number]
             moment = moment_of(text)
-            if moment is None and match[1] == _INVALID:  # what is no time will be none
+            if moment is None and match[1] == _INVALID and _is_no_time(text):
                 continue
             if moment is None or (rule.guessed and not _fits(match[1].decode(), now - moment)):
                 return None
@@ -226,18 +231,32 @@ def _declared_rules(columns: Sequence[PrinterColumn]) -> dict[int, Rule]:
     One with a path that isn't read here has none that finds a moment.
     """
     return {
-        place: Rule(_declared_paths(column.json_path))
+        place: _declared_rule(column.json_path)
         for place, column in enumerate(columns, 1)
         if column.type == "date"
     }
 
 
-def _declared_paths(json_path: str) -> tuple[Path, ...]:
+def _declared_rule(json_path: str) -> Rule:
+    """Read a path when there is a duration to explain: it may lead to anything in some objects."""
     try:
-        paths = declared_field(json_path).paths
+        [path] = declared_field(json_path).paths
     except ValueError:
-        return ()
-    return () if any(EACH in path for path in paths) else paths
+        return Rule()
+    if (path,) == _AGE.paths:
+        return _AGE
+    return Rule() if EACH in path else Rule(read=partial(_text_at, path))
+
+
+def _text_at(path: Path, encoded: bytes) -> str:
+    """Read the text that a path leads to; empty where it leads to none."""
+    node = msgspec.Raw(encoded)
+    try:
+        for step in path:
+            node = _MEMBERS.decode(node)[step]
+        return _TEXT.decode(node)
+    except (KeyError, msgspec.MsgspecError, RecursionError):
+        return ""
 
 
 def moment_of(text: object) -> float | None:
@@ -248,6 +267,11 @@ def moment_of(text: object) -> float | None:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
+
+
+def _is_no_time(text: object) -> bool:
+    """Tell a text that will be no time tomorrow either, from what Go may read as one."""
+    return isinstance(text, str) and text != "" and not _MAYBE_TIME.match(text)
 
 
 def _fits(text: str, seconds: float) -> bool:

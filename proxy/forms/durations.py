@@ -5,6 +5,9 @@ _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 _YEAR = 365 * _DAY
 
+_LONGEST = (2**63 - 1) // 10**9
+"""Seconds of the longest ``time.Duration``, to which Go cuts what is longer."""
+
 INVALID = "<invalid>"
 
 _RANGES = (
@@ -28,7 +31,7 @@ def human_duration(seconds: float) -> str:
     whole = int(seconds)
     if whole < -1:
         return INVALID
-    whole = max(whole, 0)
+    whole = min(max(whole, 0), _LONGEST)
     for limit, unit, name, small, part in _RANGES:
         if whole < limit:
             rest = whole % unit // small if small else 0

@@ -124,7 +124,7 @@ def test_it_ends_with_what_the_api_server_has(
         found = wait_in_step(program, apiserver.server, case)
         assert all(len(found[plural]) > len(namespaces) for plural in case.follows)
         if module == "kopf":
-            eventually(lambda: _all_handled(apiserver.server), "all gadgets are handled")
+            eventually(lambda: _all_handled(apiserver.server), "all are handled", timeout=60)
         delete_all(apiserver.server, namespaces)
         wait_in_step(program, apiserver.server, case)
     for plural in case.follows:

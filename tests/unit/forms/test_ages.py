@@ -153,6 +153,15 @@ def date(path: str) -> tuple[PrinterColumn, ...]:
         ('.status.conditions[?(@.type=="A")].at', "60s", {}, None),
         ('.status.conditions[?(@.type=="A")].at', None, {}, {}),
         (".status.runs[*].at", "60s", {"status": {"runs": [{"at": THEN}]}}, None),
+        # What can't be read here may be a time tomorrow, and what Go reads otherwise too.
+        (".status.runs[0].at", "<invalid>", {"status": {"runs": [{"at": THEN}]}}, None),
+        (".status.ran", "<invalid>", {"status": {"ran": "2027-01-01T00:00:00,5Z"}}, None),
+        (".status.ran", "<invalid>", {"status": {"ran": "2027-01-01T9:00:00Z"}}, None),
+        # A path may lead to anything.
+        (".status.ran", None, {"status": {"ran": ["2027"]}}, {}),
+        (".status.ran", None, {"status": {"ran": {"at": THEN}}}, {}),
+        (".status.ran", None, {"status": "odd"}, {}),
+        (r".metadata.annotations['a\.b/c']", None, {}, {}),
         (".metadata.creationTimestamp", "60s", {}, {"Ran": 60}),
     ],
 )
@@ -286,3 +295,10 @@ def test_what_is_no_moment(text: object) -> None:
 def test_durations_within_json() -> None:
     assert duration_text(61) == b"61s"
     assert duration_text(-5) == b"\\u003cinvalid\\u003e"
+
+
+def test_date_columns_that_lie_within_each_other() -> None:
+    columns = (PrinterColumn("A", "date", ".spec.a"), PrinterColumn("B", "date", ".spec.a.b"))
+    row = {"Name": "x", "A": None, "B": "60s"}
+    found = cut(WIDGETS, row, columns, spec={"a": {"b": THEN}})
+    assert found == ({"Name": "x", "A": "null", "B": ""}, {"B": 60})

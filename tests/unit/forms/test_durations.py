@@ -52,3 +52,7 @@ SHORT = 0.001
 )
 def test_durations(seconds: float, text: str) -> None:
     assert human_duration(seconds) == text
+
+
+def test_no_duration_is_longer_than_go_has() -> None:
+    assert human_duration(400 * 365 * 86400) == "292y"

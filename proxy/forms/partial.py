@@ -67,7 +67,7 @@ class _Unstructured(msgspec.Struct, gc=False):
 
 _ADDED = {
     ("apps", "daemonsets"): frozenset({"deprecated.daemonset.template.generation"}),
-    ("apps", "deployments"): frozenset({"deprecated.deployment.rollback.revision"}),
+    ("apps", "deployments"): frozenset({"deprecated.deployment.rollback.to"}),
     ("autoscaling", "horizontalpodautoscalers"): frozenset(
         f"autoscaling.alpha.kubernetes.io/{name}"
         for name in ("metrics", "current-metrics", "behavior", "conditions")

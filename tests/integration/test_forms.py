@@ -348,6 +348,29 @@ def test_metadata_of_every_kind(world: World, whole: Proxy, kind: Kind, namespac
         assert _forms_of(whole, kind) <= {"json", "protobuf"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "annotation"),
+    [
+        (BUILT_IN[6], "deprecated.deployment.rollback.to"),
+        (BUILT_IN[8], "deprecated.daemonset.template.generation"),
+    ],
+    ids=["deployments", "daemonsets"],
+)
+def test_annotations_that_only_whole_objects_have(
+    world: World, whole: Proxy, kind: Kind, annotation: str, namespace: str
+) -> None:
+    """They are fields of what kube-apiserver holds, and metadata are made of that."""
+    through = world._replace(proxy=whole.read)
+    body = {**kind.members, "metadata": {"name": "x", "annotations": {annotation: "3"}}}
+    create(through.proxy, kind.path(namespace), body)
+    target = f"{kind.path(namespace)}/x"
+    shown = _same(through, target, JSON).json()["metadata"]["annotations"]
+    assert annotation in shown
+    for version in ("v1", "v1beta1"):
+        found = _same(through, target, metadata(JSON, version=version).other).json()["metadata"]
+        assert found.get("annotations", {}).keys() == shown.keys() - {annotation}
+
+
 def _forms_of(proxy: Proxy, kind: Kind) -> set[str]:
     """The forms in which a proxy holds a resource."""
     samples = metrics(proxy)["kubecache_informer_synced"]

@@ -101,6 +101,21 @@ def test_annotations_that_are_hidden(metadata: dict[str, Any], expected: dict[st
     assert partial_metadata(encoded, HIDDEN) == gojson.encode(expected)
 
 
-def test_annotations_that_kinds_are_given() -> None:
-    assert added_annotations("apps", "daemonsets") == {"deprecated.daemonset.template.generation"}
-    assert not added_annotations("", "pods")
+HPA = "autoscaling.alpha.kubernetes.io"
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "added"),
+    [
+        ("apps", "daemonsets", {"deprecated.daemonset.template.generation"}),
+        ("apps", "deployments", {"deprecated.deployment.rollback.to"}),
+        (
+            "autoscaling",
+            "horizontalpodautoscalers",
+            {f"{HPA}/metrics", f"{HPA}/current-metrics", f"{HPA}/behavior", f"{HPA}/conditions"},
+        ),
+        ("", "pods", set()),
+    ],
+)
+def test_annotations_that_kinds_are_given(group: str, plural: str, added: set[str]) -> None:
+    assert added_annotations(group, plural) == added

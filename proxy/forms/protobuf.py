@@ -214,12 +214,9 @@ def protobuf_form(
     """
     resource = info.resource
     built_in = selectable_fields(resource.group, resource.plural)
-    paths = wire_paths(resource.group, resource.plural)
     wanted = {each.label for each in declared}
     fields = [
-        each._replace(indexed=each.indexed or each.label in wanted)
-        for each in built_in or ()
-        if paths.keys() >= {*each.paths}
+        each._replace(indexed=each.indexed or each.label in wanted) for each in built_in or ()
     ]
     try:
         types = _message(sample).typeMeta
@@ -228,12 +225,11 @@ def protobuf_form(
     kinds = {(FormName.PROTOBUF, ""): Kind(types.apiVersion, info.kind, types.kind)}
     if built_in is not None and not added_annotations(resource.group, resource.plural):
         kinds |= {(FormName.METADATA_PROTOBUF, meta): kind for meta, kind in PARTIAL_KINDS.items()}
-    knows_fields = built_in is not None and len(fields) == len(built_in)
     form = ProtobufForm(
         FormName.PROTOBUF,
-        Subject(info, fields, knows_fields, generation > 0, generation),
+        Subject(info, fields, built_in is not None, generation > 0, generation),
         kinds,
-        MessageDecoder(fields, paths),
+        MessageDecoder(fields, wire_paths(resource.group, resource.plural)),
         warnings,
     )
     form.decode_page(sample)

@@ -202,7 +202,8 @@ def test_a_name_that_looks_like_a_time() -> None:
 
 def test_columns_that_a_definition_does_not_have() -> None:
     """It has changed since; what looks like a time is then unknown."""
-    assert cut(WIDGETS, {"Name": "x", "Other": "60s"}, date(".status.ran")) is None
+    ran = {"status": {"ran": THEN}}
+    assert cut(WIDGETS, {"Name": "x", "Other": "60s"}, date(".status.ran"), **ran) is None
 
 
 def test_a_row_of_another_width() -> None:

@@ -45,3 +45,9 @@ def test_a_part_is_searched() -> None:
 def test_what_is_no_message(broken: bytes) -> None:
     with pytest.raises(ValueError, match=r"message|wire type"):
         find(broken, 3)
+
+
+def test_a_field_may_not_reach_beyond_its_part() -> None:
+    """What is read of a nested message stays within it."""
+    with pytest.raises(ValueError, match="longer than its message"):
+        find(field(2, b"xy") + field(3, b"z"), 3, 0, 3)

@@ -25,9 +25,11 @@ from proxy.kube.errors import (
     Forbidden,
     InternalError,
     MethodNotAllowed,
+    NotAcceptable,
     NotFound,
     ServiceUnavailable,
 )
+from proxy.kube.negotiation import FormName
 from proxy.kube.requests import Verb
 from proxy.kube.resources import Resource
 from tests.unit import virtual_time
@@ -237,6 +239,20 @@ def test_an_earned_scope_that_is_refused_is_let_be_for_a_while(error: Exception)
         await settle()
         assert registry.opened == ["pods.v1"] * 2
         assert registry.found().is_ready
+
+    refuse()
+
+
+@pytest.mark.parametrize(("error", "lacks"), [(NotAcceptable("no"), True), (NotFound("no"), False)])
+def test_a_form_that_a_resource_is_not_shown_in_is_known(error: Exception, *, lacks: bool) -> None:
+    @with_registry()
+    async def refuse(registry: Registry) -> None:
+        registry.refused[Scope(PODS, form=FormName.PROTOBUF)] = error
+        registry.informers.name(Scope(PODS, form=FormName.PROTOBUF))
+        await settle()
+        assert registry.informers.lacks(PODS, FormName.PROTOBUF) is lacks
+        assert not registry.informers.lacks(PODS, FormName.JSON)
+        assert not registry.informers.lacks(NODES, FormName.PROTOBUF)
 
     refuse()
 

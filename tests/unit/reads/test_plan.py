@@ -19,6 +19,7 @@ from proxy.reads.plan import (
     ServeWatch,
     Wait,
     as_read,
+    misfit,
     plan,
 )
 
@@ -119,6 +120,33 @@ def test_the_form_of_a_failure(accept: str, status: FormName | None) -> None:
     read = as_read(request(f"{PODS}/p", accept=accept), OWN)
     assert isinstance(read, Read)
     assert read.status is status
+
+
+_LIST = _METADATA.replace("Metadata;", "MetadataList;")
+
+
+@pytest.mark.parametrize(
+    ("target", "accept", "reason"),
+    [
+        (PODS, _LIST, None),
+        (f"{PODS}/p", _METADATA, None),
+        (f"{PODS}?watch=1", _METADATA, None),
+        (PODS, _METADATA, Reason.REPRESENTATION),
+        (f"{PODS}/p", _LIST, Reason.REPRESENTATION),
+        (f"{PODS}?watch=1", _LIST, Reason.REPRESENTATION),
+        (PODS, _LIST.replace("application/json", PROTOBUF), None),
+        (PODS, _METADATA.replace("application/json", PROTOBUF), Reason.REPRESENTATION),
+        (f"{PODS}?includeObject=None", _TABLE, None),
+        (f"{PODS}?includeObject=All", _TABLE, Reason.INVALID),
+        (f"{PODS}?includeObject=All", "application/json", None),
+    ],
+)
+def test_what_the_first_choice_does_not_fit(
+    target: str, accept: str, reason: Reason | None
+) -> None:
+    read = as_read(request(target, accept=accept), OWN)
+    assert isinstance(read, Read)
+    assert misfit(read) is reason
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,20 @@ WEBSOCKET = (b"upgrade", b"websocket")
                 CONNECTION,
             ],
         ),
+        (
+            "https://kube.example",
+            [(b"origin", b"http://localhost:8001"), (b"upgrade", b"websocket")],
+            "",
+            [
+                "POST /api/v1/x?command=a%20b HTTP/1.1",
+                "origin: https://kube.example",
+                "upgrade: websocket",
+                "host: kube.example",
+                CONNECTION,
+            ],
+        ),
     ],
-    ids=["own", "clients", "prefix"],
+    ids=["own", "clients", "prefix", "origin"],
 )
 def test_the_head(
     kubeconfig: Write, url: str, headers: Headers, authorization: str, lines: list[str]

@@ -242,7 +242,6 @@ class Informers:
         scope = informer.scope
         if isinstance(error.cause, NotAcceptable):
             self._lacking.add((scope.resource, scope.form))
-        if isinstance(error.cause, NotAcceptable):
             informer.reflector.last_error = f"{scope.resource} isn't shown as {scope.form}: {error}"
         if informer.named:
             informer.forbidden = isinstance(error.cause, Forbidden)

@@ -36,7 +36,6 @@ _TIMELY = re.compile(rb'"(?:' + _FIGURES + rb")|\bago\b")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 _MAYBE_TIME = re.compile(r"\d{4}-")
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
 
 
@@ -253,7 +252,7 @@ def _text_at(path: Path, encoded: bytes) -> str:
     node = msgspec.Raw(encoded)
     try:
         for step in path:
-            node = _MEMBERS.decode(node)[step]
+            node = gojson.split_members(node)[step]
         return _TEXT.decode(node)
     except (KeyError, msgspec.MsgspecError, RecursionError):
         return ""

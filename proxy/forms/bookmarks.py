@@ -9,8 +9,6 @@ from proxy.kube.versions import parse_version
 INITIAL_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends a WatchList's initial events."""
 
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
 
 class ZeroObject:
     """The object of a bookmark, as kube-apiserver has sent one for its kind.
@@ -20,9 +18,9 @@ class ZeroObject:
     """
 
     def __init__(self, encoded: bytes) -> None:
-        metadata = bytes(_MEMBERS.decode(encoded)["metadata"])
+        metadata = bytes(gojson.split_members(encoded)["metadata"])
         self._head, _, self._tail = encoded.partition(metadata)
-        self._metadata = _MEMBERS.decode(metadata)
+        self._metadata = gojson.split_members(metadata)
         annotations = self._metadata.pop("annotations", msgspec.Raw(b"{}"))
         self._annotations = msgspec.json.decode(annotations, type=dict[str, str])
         self.initial_end = self._annotations.pop(INITIAL_END, None) is not None

@@ -2,13 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from proxy.forms.bookmarks import ZeroObject
-from proxy.forms.described import Described, Subject, merged, object_decoder
+from proxy.forms.described import Subject, merged, object_decoder
 from proxy.forms.form import (
-    Bookmark,
-    Change,
     EventType,
-    Failure,
     Page,
     Rendering,
     UnknownLayoutError,
@@ -18,10 +14,11 @@ from proxy.forms.metadata import MetadataRendering
 from proxy.forms.objects import Object
 from proxy.forms.partial import added_annotations, partial_metadata
 from proxy.forms.wire import (
+    JsonLines,
     Layout,
     encode_list_metadata,
-    read_bookmark,
-    read_event,
+    error_line,
+    event_line,
     read_layout,
     read_page,
     restamp,
@@ -33,7 +30,7 @@ from proxy.kube.resources import ResourceInfo
 from proxy.kube.selectable import SelectableField, selectable_fields
 
 
-class JsonForm(Described):
+class JsonForm(JsonLines):
     """JSON of one resource, in the layout that *sample*, a list of it, shows.
 
     Its metadata alone can be written of it too, as custom and built-in resources have them.
@@ -72,7 +69,6 @@ class JsonForm(Described):
         )  # fmt: skip
         self._list_kind = gojson.encode(kind)
         self._api_version = gojson.encode(resource.group_version)
-        self.zero: ZeroObject | None = None
         hidden = added_annotations(resource.group, resource.plural)
         self._partials = {
             version: MetadataRendering(
@@ -86,10 +82,6 @@ class JsonForm(Described):
         """Decode a page of a list; items are copied out so that the body can go."""
         return read_page(body, self._objects)
 
-    def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
-        """Decode one line of a watch."""
-        return read_event(line, self._decode_object, self._decode_bookmark)
-
     def _decode_object(self, encoded: bytes) -> Object:
         if not self._type_meta:
             return self._objects.decode(encoded, encoded)
@@ -99,11 +91,6 @@ class JsonForm(Described):
             )
         raw = b"{" + encoded[len(self._type_meta) :]
         return self._objects.decode(raw, raw)
-
-    def _decode_bookmark(self, encoded: bytes) -> Bookmark:
-        bookmark, self.zero = read_bookmark(encoded)
-        self.has_watch_list = self.has_watch_list or bookmark.initial_end
-        return bookmark
 
     def rendering(self, representation: Representation, include: str) -> Rendering | None:
         """Write as the objects are kept, or their metadata."""
@@ -147,15 +134,14 @@ class JsonForm(Described):
     def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
         """Encode a watch line."""
         raw = found.raw if found.version == version else restamp(found.raw, version)
-        return b'{"type":"%s","object":%s}\n' % (event_type.encode(), self._typed(raw))
+        return event_line(event_type, self._typed(raw))
 
     def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
         """Encode a BOOKMARK line in the shape of those that the API server sent."""
         if self.zero is None:
             return None
-        encoded = self.zero.encode(version, initial_end=initial_end)
-        return b'{"type":"BOOKMARK","object":%s}\n' % encoded
+        return event_line("BOOKMARK", self.zero.encode(version, initial_end=initial_end))
 
     def encode_error(self, error: ApiError) -> bytes:
         """Encode an ERROR line."""
-        return b'{"type":"ERROR","object":%s}\n' % gojson.encode(error.status())
+        return error_line(error)

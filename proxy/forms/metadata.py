@@ -5,24 +5,22 @@ for them in two versions of ``meta.k8s.io``. Upstream is asked for v1.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
-from proxy.forms.bookmarks import ZeroObject
-from proxy.forms.described import Described, Subject, object_decoder
-from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
+from proxy.forms.described import Subject, object_decoder
+from proxy.forms.form import EventType, Page, UnknownLayoutError
 from proxy.forms.kinds import PARTIAL_KINDS, Kind
 from proxy.forms.messages import MessageDecoder
 from proxy.forms.objects import Object
 from proxy.forms.protobuf import ProtobufForm
 from proxy.forms.wire import (
+    JsonLines,
     Layout,
     encode_list_metadata,
-    read_bookmark,
-    read_event,
+    error_line,
+    event_line,
     read_page,
     restamp,
 )
-from proxy.kube import gojson
 from proxy.kube.errors import ApiError
 from proxy.kube.negotiation import FormName, Representation
 from proxy.kube.resources import ResourceInfo
@@ -42,12 +40,6 @@ def _kept_metadata(raw: bytes) -> bytes:
     return raw[len(_HEAD) : -1]
 
 
-class Zeroed(Protocol):
-    """A form: ``zero`` is the object of the bookmarks that the API server has sent."""
-
-    zero: ZeroObject | None
-
-
 class MetadataRendering:
     """Writes the metadata of *form*'s objects in one version; *read* takes them out of those."""
 
@@ -57,7 +49,7 @@ class MetadataRendering:
 
     def __init__(
         self,
-        form: Zeroed,
+        form: JsonLines,
         kind: Kind,
         warnings: tuple[bytes, ...],
         read: Callable[[bytes], bytes] = _kept_metadata,
@@ -99,25 +91,25 @@ class MetadataRendering:
     def encode_event(self, event_type: EventType, found: Object, version: int) -> bytes:
         """Encode a watch line."""
         raw = found.raw if found.version == version else restamp(found.raw, version)
-        return b'{"type":"%s","object":%s}\n' % (event_type.encode(), self._as(raw))
+        return event_line(event_type, self._as(raw))
 
     def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
         """Encode a BOOKMARK line in the shape of those that the API server sent."""
         if self._form.zero is None:
             return None
         found = self._form.zero.encode(version, initial_end=initial_end)
-        return b'{"type":"BOOKMARK","object":%s}\n' % self._as(found)
+        return event_line("BOOKMARK", self._as(found))
 
     def encode_error(self, error: ApiError) -> bytes:
         """Encode an ERROR line."""
-        return b'{"type":"ERROR","object":%s}\n' % gojson.encode(error.status())
+        return error_line(error)
 
 
-class MetadataForm(Described):
+class MetadataForm(JsonLines):
     """Metadata of one resource in JSON, for which *sample* is a list of it.
 
-    Of the fields that are *declared* only those within the metadata can be told. ``zero`` is the
-    object of the bookmarks that the API server has sent. Raises UnknownLayoutError.
+    Of the fields that are *declared* only those within the metadata can be told. Raises
+    UnknownLayoutError.
     """
 
     def __init__(
@@ -131,7 +123,6 @@ class MetadataForm(Described):
     ) -> None:
         fields = [each for each in declared if all(path[0] == "metadata" for path in each.paths)]
         super().__init__(FormName.METADATA, _subject(info, fields, generation))
-        self.zero: ZeroObject | None = None
         self._objects = object_decoder(fields)
         self._renderings = {
             version: MetadataRendering(self, kind, warnings)
@@ -146,19 +137,10 @@ class MetadataForm(Described):
             raise UnknownLayoutError(f"a list of what isn't {_KEPT.kind}")
         return page
 
-    def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
-        """Decode one line of a watch."""
-        return read_event(line, self._decode_object, self._decode_bookmark)
-
     def _decode_object(self, encoded: bytes) -> Object:
         if not encoded.startswith(_HEAD):
             raise UnknownLayoutError(f"an event of what isn't {_KEPT.kind}")
         return self._objects.decode(encoded, encoded)
-
-    def _decode_bookmark(self, encoded: bytes) -> Bookmark:
-        bookmark, self.zero = read_bookmark(encoded)
-        self.has_watch_list = self.has_watch_list or bookmark.initial_end
-        return bookmark
 
     def rendering(self, representation: Representation, include: str) -> MetadataRendering | None:
         """Write in the version of ``meta.k8s.io`` that is asked for."""

@@ -75,7 +75,6 @@ _ADDED = {
 }
 """Fields of the internal types that a version has no place for (``conversion.go`` of each)."""
 
-_MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 _STRUCTS = msgspec.json.Decoder(_Struct)
 _UNSTRUCTUREDS = msgspec.json.Decoder(_Unstructured)
 _ENCODE = msgspec.json.Encoder().encode
@@ -96,8 +95,8 @@ def partial_metadata(encoded: bytes | memoryview, hidden: frozenset[str] = froze
 
 
 def _without(hidden: frozenset[str], metadata: bytes) -> bytes:
-    members = _MEMBERS.decode(metadata)
-    annotations = _MEMBERS.decode(members.get("annotations", b"{}"))
+    members = gojson.split_members(metadata)
+    annotations = gojson.split_members(members.get("annotations", Raw(b"{}")))
     if hidden.isdisjoint(annotations):
         return metadata
     left = {key: value for key, value in annotations.items() if key not in hidden}

@@ -17,10 +17,9 @@ from proxy.forms.described import Described, Subject, merged, object_decoder
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
 from proxy.forms.objects import Object
 from proxy.forms.partial import added_annotations, encode_partial, partial_metadata
-from proxy.forms.wire import restamp
-from proxy.kube import gojson
+from proxy.forms.wire import ListMetadata, error_line, event_line, read_event, restamp
 from proxy.kube.columns import PrinterColumn
-from proxy.kube.errors import ApiError, from_status
+from proxy.kube.errors import ApiError
 from proxy.kube.negotiation import FormName, Representation
 from proxy.kube.resources import ResourceInfo
 from proxy.kube.selectable import SelectableField, selectable_fields
@@ -43,11 +42,6 @@ class Row(Object, frozen=True, gc=False, eq=False):
     body: int
 
 
-class _ListMetadata(msgspec.Struct, rename={"continue_token": "continue"}):
-    resourceVersion: str = ""  # noqa: N815 - the wire's spelling
-    continue_token: str = ""
-
-
 class _Row(msgspec.Struct, forbid_unknown_fields=True):
     cells: list[Raw]
     object: Raw
@@ -57,7 +51,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
 class _Table(msgspec.Struct):
     kind: Literal["Table"]
     apiVersion: Literal["meta.k8s.io/v1"]  # noqa: N815 - the wire's spelling
-    metadata: _ListMetadata
+    metadata: ListMetadata
     columnDefinitions: Raw  # noqa: N815 - the wire's spelling
     rows: list[_Row] | None
 
@@ -66,14 +60,8 @@ class _Column(msgspec.Struct):
     name: str
 
 
-class _Event(msgspec.Struct):
-    type: str
-    object: Raw
-
-
 _TABLE = msgspec.json.Decoder(_Table)
 _COLUMNS = msgspec.json.Decoder(list[_Column])
-_EVENT = msgspec.json.Decoder(_Event)
 _FAULTS = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -135,19 +123,13 @@ class TableForm(Described):
 
     def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
         """Decode one line of a watch, whose object is a Table of one row."""
-        try:
-            event = _EVENT.decode(line)
-            if event.type == "ERROR":
-                return Failure(from_status(0, bytes(event.object)), line + b"\n")
-            table = self._read(event.object)
-            [row] = table.rows or []
-            if event.type == "BOOKMARK":
-                return self._decode_bookmark(table.metadata.resourceVersion, row)
-            return Change(EventType(event.type), self._decode_row(row))
-        except _FAULTS as error:
-            raise UnknownLayoutError(f"not a watch event with a Table: {error}") from error
+        return read_event(line, self._decode_object, self._decode_bookmark)
 
-    def _read(self, encoded: bytes | Raw) -> _Table:
+    def _decode_object(self, encoded: bytes) -> Row:
+        [row] = self._read(encoded).rows or []
+        return self._decode_row(row)
+
+    def _read(self, encoded: bytes) -> _Table:
         table = _TABLE.decode(encoded)
         if bytes(table.columnDefinitions) not in (self.columns, b"null"):
             raise UnknownLayoutError("a Table has other columns than before")
@@ -178,12 +160,14 @@ class TableForm(Described):
         raw = row.raw[: row.body] + encoded + b"}"
         return msgspec.structs.replace(row, version=version, raw=raw)
 
-    def _decode_bookmark(self, version: str, row: _Row) -> Bookmark:
+    def _decode_bookmark(self, encoded: bytes) -> Bookmark:
+        table = self._read(encoded)
+        [row] = table.rows or []
         zero = ZeroObject(bytes(row.object))
         self.has_watch_list = self.has_watch_list or zero.initial_end
         cells = _CELLS + b",".join(map(bytes, row.cells)) + b'],"object":'
         self.zero = _Zero(cells, zero)
-        return Bookmark(parse_version(version), zero.initial_end)
+        return Bookmark(parse_version(table.metadata.resourceVersion), zero.initial_end)
 
     def rendering(self, representation: Representation, include: str) -> "TableRendering | None":
         """Write Tables; None as long as cells are held that can't be counted anew."""
@@ -244,7 +228,7 @@ class TableRendering:
         """Encode a watch line."""
         if found.version != version:
             found = self._form.restamped(cast(Row, found), version)
-        return self._event(event_type.encode(), version, self._row(found))
+        return self._event(event_type, version, self._row(found))
 
     def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
         """Encode a BOOKMARK line with the zero object's row, as the API server has sent one.
@@ -261,16 +245,16 @@ class TableRendering:
         else:
             stamp = [_stamp(version)] + [_INITIAL_END] * initial_end
             encoded = encode_partial(b"{" + b",".join(stamp) + b"}", self._meta)
-        return self._event(b"BOOKMARK", version, zero.cells + encoded + b"}")
+        return self._event("BOOKMARK", version, zero.cells + encoded + b"}")
 
     def encode_error(self, error: ApiError) -> bytes:
         """Encode an ERROR line."""
-        return b'{"type":"ERROR","object":%s}\n' % gojson.encode(error.status())
+        return error_line(error)
 
-    def _event(self, event_type: bytes, version: int, row: bytes) -> bytes:
+    def _event(self, event_type: str, version: int, row: bytes) -> bytes:
         table = self._table(version, row, self._columns)
         self._columns = b"null"
-        return b'{"type":"%s","object":%s}\n' % (event_type, table)
+        return event_line(event_type, table)
 
     def _table(self, version: int, row: bytes, columns: bytes) -> bytes:
         return b'%s%s},"columnDefinitions":%s,"rows":[%s]}' % (

@@ -10,10 +10,11 @@ from enum import Enum
 import msgspec
 
 from proxy.forms.bookmarks import ZeroObject
+from proxy.forms.described import Described
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
 from proxy.forms.objects import Object, ObjectDecoder
 from proxy.kube import gojson
-from proxy.kube.errors import from_status
+from proxy.kube.errors import ApiError, from_status
 from proxy.kube.versions import parse_version
 
 _VERSION = b'"resourceVersion":"'
@@ -26,13 +27,15 @@ class Layout(Enum):
     UNSTRUCTURED = b'{"apiVersion":'
 
 
-class _ListMetadata(msgspec.Struct, rename={"continue_token": "continue"}):
+class ListMetadata(msgspec.Struct, rename={"continue_token": "continue"}):
+    """What a list's own metadata say."""
+
     resourceVersion: str = ""  # noqa: N815 - the wire's spelling
     continue_token: str = ""
 
 
 class _List(msgspec.Struct):
-    metadata: _ListMetadata
+    metadata: ListMetadata
     kind: str = ""
     items: list[msgspec.Raw] | None = None
 
@@ -44,7 +47,6 @@ class _Event(msgspec.Struct):
 
 _LIST = msgspec.json.Decoder(_List)
 _EVENT = msgspec.json.Decoder(_Event)
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def read_page(body: bytes, decoder: ObjectDecoder) -> Page:
@@ -64,12 +66,6 @@ def read_page(body: bytes, decoder: ObjectDecoder) -> Page:
         raise UnknownLayoutError(f"not a list of objects: {error}") from error
 
 
-def read_bookmark(encoded: bytes) -> tuple[Bookmark, ZeroObject]:
-    """Decode a bookmark's object, and keep it for others. Raises MsgspecError, ValueError."""
-    zero = ZeroObject(encoded)
-    return Bookmark(zero.version, zero.initial_end), zero
-
-
 def read_event(
     line: bytes,
     decode_object: Callable[[bytes], Object],
@@ -86,6 +82,37 @@ def read_event(
         return Change(EventType(event.type), decode_object(encoded))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise UnknownLayoutError(f"not a watch event: {error}") from error
+
+
+class JsonLines(Described):
+    """A form that is watched as lines of JSON, each with an object of its own kind.
+
+    ``zero`` is the object of the bookmarks that the API server has sent.
+    """
+
+    zero: ZeroObject | None = None
+
+    def decode_event(self, line: bytes) -> Change | Bookmark | Failure:
+        """Decode one line of a watch."""
+        return read_event(line, self._decode_object, self._decode_bookmark)
+
+    def _decode_object(self, encoded: bytes) -> Object:
+        raise NotImplementedError
+
+    def _decode_bookmark(self, encoded: bytes) -> Bookmark:
+        self.zero = ZeroObject(encoded)
+        self.has_watch_list = self.has_watch_list or self.zero.initial_end
+        return Bookmark(self.zero.version, self.zero.initial_end)
+
+
+def event_line(event_type: str, encoded: bytes) -> bytes:
+    """Encode a line of a watch."""
+    return b'{"type":"%s","object":%s}\n' % (event_type.encode(), encoded)
+
+
+def error_line(error: ApiError) -> bytes:
+    """Encode an ERROR line."""
+    return event_line("ERROR", gojson.encode(error.status()))
 
 
 def encode_list_metadata(
@@ -117,7 +144,7 @@ def read_layout(sample: bytes) -> tuple[Layout, str]:
     """Recognise the layout and the list kind of a list; its items must fit the layout."""
     try:
         page = _LIST.decode(sample)
-        typed = any("kind" in _MEMBERS.decode(item) for item in page.items or ())
+        typed = any("kind" in gojson.split_members(item) for item in page.items or ())
     except (msgspec.MsgspecError, RecursionError) as error:
         raise UnknownLayoutError(f"not a list of objects: {error}") from error
     for layout in Layout:
@@ -133,8 +160,8 @@ def restamp(raw: bytes, version: int) -> bytes:
 
     Members are taken apart and put together, since a search could hit a look-alike elsewhere.
     """
-    members = _MEMBERS.decode(raw)
-    metadata = _MEMBERS.decode(members["metadata"])
+    members = gojson.split_members(raw)
+    metadata = gojson.split_members(members["metadata"])
     metadata["resourceVersion"] = msgspec.Raw(b'"%d"' % version)
     members["metadata"] = msgspec.Raw(gojson.join_members(metadata))
     return gojson.join_members(members)

@@ -13,6 +13,8 @@ _ESCAPES = (
     ("\u2029".encode(), b"\\u2029"),
 )
 
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
 
 def encode(value: Any) -> bytes:
     """Encode *value*; dicts keep their order."""
@@ -28,7 +30,12 @@ def indent(body: bytes) -> bytes:
     return msgspec.json.format(body.rstrip(b"\n"), indent=2)
 
 
+def split_members(encoded: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """Decode an object, but not its values. Raises msgspec.MsgspecError for what is none."""
+    return _MEMBERS.decode(encoded)
+
+
 def join_members(members: dict[str, msgspec.Raw]) -> bytes:
-    """Encode an object whose values are encoded already."""
+    """Encode an object whose values are encoded already: the other way round."""
     pairs = (encode(key) + b":" + bytes(value) for key, value in members.items())
     return b"{" + b",".join(pairs) + b"}"

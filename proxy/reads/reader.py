@@ -46,10 +46,6 @@ _WHOLE = {FormName.METADATA: FormName.JSON, FormName.METADATA_PROTOBUF: FormName
 """Forms of whole objects whose metadata are written as these are."""
 
 
-_LEFT_TO_WHOLE = frozenset({Reason.SYNCING, Reason.FIELDS})
-"""What such an informer may answer in place of the form's own: it also knows fields of the rest."""
-
-
 class Answer(NamedTuple):
     """A cached answer; *length* is that of all *parts* together in bytes, None where that shows
     only at their end. An empty part lets the event loop go on."""
@@ -149,8 +145,9 @@ class Reader:
         scope = Scope(read.target.resource, read.target.namespace, read.representation.form)
         informer = self._informers.find(scope)
         decided = _plan(read, informer)
-        if decided in _LEFT_TO_WHOLE and (other := self._of_whole(scope, read.representation)):
-            informer, decided = other, _plan(read, other)
+        if decided is Reason.SYNCING or decided is Reason.FIELDS:  # which the whole objects know
+            whole = self._of_whole(scope, read.representation)
+            informer, decided = (whole, _plan(read, whole)) if whole else (informer, decided)
         if informer is None or informer.view is None:
             self._informers.note(scope, read.verb)
             return Reason.NOT_CACHED if informer is None else Reason.SYNCING

@@ -14,10 +14,10 @@ from bench.report import Figure
 from bench.rounds import ROUNDS
 from bench.world import Side, World
 from tests.clients.build import client
-from tests.harness.caching import eventually
-from tests.harness.differential import cache_status, exact_target
+from tests.harness.caching import eventually, hit
+from tests.harness.differential import exact_target
 from tests.harness.forms import WHOLE, Asked, frames, list_meta
-from tests.harness.http import Server, get
+from tests.harness.http import get
 from tests.harness.kubectl import kubeconfig_for
 
 SHARE = 0.25
@@ -47,9 +47,11 @@ def starts(world: World) -> Iterator[Figure]:
     The proxy holds the pods in protobuf by then. What the client itself uses counts for neither,
     but slows down either by the same.
     """
-    eventually(lambda: _is_held(world.proxy.server), "the pods are held in protobuf", timeout=60)
+    accept = WHOLE["protobuf"].headers(listing=True)
+    server = world.proxy.server
+    eventually(lambda: hit(server, f"{_PODS}?limit=1", headers=accept), "pods are held", timeout=60)
     with tempfile.TemporaryDirectory() as folder:
-        configs = (world.kubeconfig, kubeconfig_for(world.proxy.server, Path(folder)))
+        configs = (world.kubeconfig, kubeconfig_for(server, Path(folder)))
         for name, watch_list in (("list", False), ("WatchList", True)):
             rounds = [
                 [
@@ -65,11 +67,6 @@ def starts(world: World) -> Iterator[Figure]:
             yield Figure(f"{start}: time", ours.seconds, "s", apiserver=theirs.seconds, share=1)
             yield Figure(f"{start}: CPU", ours.cpu, "s", apiserver=theirs.cpu, share=SHARE)
     yield from _sizes(world)
-
-
-def _is_held(server: Server) -> bool:
-    accept = [("Accept", WHOLE["protobuf"].listing)]
-    return cache_status(get(server, f"{_PODS}?limit=1", headers=accept)).hit
 
 
 def _start(side: Side, kubeconfig: Path, objects: int, *, watch_list: bool) -> _Cost:
@@ -96,7 +93,7 @@ def _sizes(world: World) -> Iterator[Figure]:
 
 def _bodies(world: World, asked: Asked) -> tuple[bytes, bytes]:
     """A list, and the frames of a watch that begins with everything; the same on both sides."""
-    accept = [("Accept", asked.listing)]
+    accept = asked.headers(listing=True)
     ours = get(world.proxy.server, _PODS, headers=accept).ok()
     version, _ = list_meta(ours)
     theirs = get(world.apiserver.server, exact_target(_PODS, version), headers=accept).ok()
@@ -109,5 +106,5 @@ def _bodies(world: World, asked: Asked) -> tuple[bytes, bytes]:
 def _watched(side: Side, asked: Asked) -> list[bytes]:
     """The frames, which come in an order of their own."""
     target = f"{_PODS}?watch=1&resourceVersion=0&timeoutSeconds=5"
-    answer = get(side.server, target, headers=[("Accept", asked.other)]).ok()
+    answer = get(side.server, target, headers=asked.headers()).ok()
     return sorted(frames(answer.body, answer.header("Content-Type") or ""))

@@ -177,6 +177,12 @@ def metrics(proxy: Proxy) -> Metrics:
     return parse_metrics(get(proxy.admin, "/metrics").ok().body.decode())
 
 
+def forms_held(proxy: Proxy, plural: str) -> set[str]:
+    """The forms in which it holds a resource."""
+    samples = metrics(proxy)["kubecache_informer_synced"]
+    return {each.labels["form"] for each in samples if each.labels["resource"] == plural}
+
+
 def parse_metrics(text: str) -> Metrics:
     found = Metrics()
     for family in text_string_to_metric_families(text):

@@ -16,20 +16,18 @@ from proxy.kube.negotiation import JSON, PROTOBUF
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import eventually, hit
 from tests.harness.differential import assert_source, differences, exact_target
-from tests.harness.forms import CLIENT_GO, METADATA, Asked, list_meta
+from tests.harness.forms import CLIENT_GO, METADATA, list_meta, plain, table
 from tests.harness.http import Answer, Server, ask, get, watch
 from tests.harness.objects import Object, crd, create, define, patch
-from tests.harness.proxy import Proxy, metrics
+from tests.harness.proxy import Proxy, forms_held
 from tests.harness.tables import column
 
 GROUP = "aggregated.kubecache.dev"
 ROOT = f"/apis/{GROUP}/v1"
-TABLE = f"{JSON};as=Table;g=meta.k8s.io;v=v1,{JSON}"
-
 ASKED = {
-    "json": Asked(JSON, JSON),
+    "json": plain(JSON),
     "client-go": CLIENT_GO,
-    "table": Asked(TABLE, TABLE),
+    "table": table(),
     "metadata": METADATA["metadata"],
     "metadata-protobuf": METADATA["metadata-protobuf"],
     "metadata-client": METADATA["metadata-client"],
@@ -129,7 +127,7 @@ def _once(answer: Answer) -> Answer:
 @pytest.mark.parametrize("name", ASKED)
 def test_every_form(world: World, name: str) -> None:
     asked, path = ASKED[name], world.path
-    headers = [("Accept", asked.listing)]
+    headers = asked.headers(listing=True)
     eventually(lambda: hit(world.proxy.read, path, headers=headers), f"{name} is cached")
     for query in ("", "?limit=2", "?labelSelector=name+in+(a,c)", "?labelSelector=none"):
         _same(world, path + query, asked.listing, is_list=True)
@@ -161,15 +159,10 @@ def test_writes_are_seen_in_every_form(world: World) -> None:
     for number, (name, asked) in enumerate(ASKED.items()):
         ask(world.proxy.read, "POST", world.path, body=_gadget(f"new-{number}")).ok()
         target = f"{world.path}/new-{number}"
-        answer = get(world.proxy.read, target, headers=[("Accept", asked.other)])
+        answer = get(world.proxy.read, target, headers=asked.headers())
         assert answer.status == 200, name
         ask(world.proxy.read, "DELETE", target).ok()
 
 
 def test_forms_that_are_held(world: World) -> None:
-    held = {
-        each.labels["form"]
-        for each in metrics(world.proxy)["kubecache_informer_synced"]
-        if each.labels["resource"] == "gadgets"
-    }
-    assert held == {"json", "table", "metadata-protobuf"}
+    assert forms_held(world.proxy, "gadgets") == {"json", "table", "metadata-protobuf"}

@@ -37,7 +37,7 @@ from tests.harness.forms import (
 )
 from tests.harness.http import Answer, Server, ask, get, watch
 from tests.harness.objects import Object, configmap, crd, create, define, node, patch, pod
-from tests.harness.proxy import Proxy, metrics
+from tests.harness.proxy import Proxy, forms_held
 from tests.integration.selector_objects import fill
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -287,12 +287,8 @@ def _frames(answer: Answer) -> list[bytes]:
 
 def check(world: World, scene: Scene, asked: Asked) -> None:
     """All that a form is asked for, once the last write of the scene has reached the cache."""
-
-    def is_hit() -> bool:
-        answer = get(world.proxy, scene.path, headers=[("Accept", asked.listing)])
-        return cache_status(answer).hit
-
-    eventually(is_hit, f"{scene.path} is cached")
+    headers = asked.headers(listing=True)
+    eventually(lambda: hit(world.proxy, scene.path, headers=headers), f"{scene.path} is cached")
     check_gets(world, scene, asked.other)
     check_lists(world, scene, asked)
     check_watches(world, scene, asked.other)
@@ -333,7 +329,7 @@ def test_metadata_of_whole_objects(
     scene = stage(through, kind, namespace)
     for name in names:
         check(through, scene, METADATA[name])
-    assert _forms_of(whole, kind) <= {"json", "protobuf"}
+    assert forms_held(whole, kind.plural) <= {"json", "protobuf"}
 
 
 @pytest.mark.parametrize("kind", [*BUILT_IN, CUSTOM], ids=lambda kind: kind.setting)
@@ -345,7 +341,7 @@ def test_metadata_of_every_kind(world: World, whole: Proxy, kind: Kind, namespac
         query = f"{scene.path}?labelSelector={scene.label}"
         _same_list(through, query, asked.listing, source="")
     if kind.plural not in _NOT_IN_PROTOBUF:
-        assert _forms_of(whole, kind) <= {"json", "protobuf"}
+        assert forms_held(whole, kind.plural) <= {"json", "protobuf"}
 
 
 @pytest.mark.parametrize(
@@ -369,12 +365,6 @@ def test_annotations_that_only_whole_objects_have(
     for version in ("v1", "v1beta1"):
         found = _same(through, target, metadata(JSON, version=version).other).json()["metadata"]
         assert found.get("annotations", {}).keys() == shown.keys() - {annotation}
-
-
-def _forms_of(proxy: Proxy, kind: Kind) -> set[str]:
-    """The forms in which a proxy holds a resource."""
-    samples = metrics(proxy)["kubecache_informer_synced"]
-    return {each.labels["form"] for each in samples if each.labels["resource"] == kind.plural}
 
 
 @pytest.mark.parametrize("kind", [BUILT_IN[1], CUSTOM], ids=["configmaps", "custom"])
@@ -465,7 +455,7 @@ def test_what_is_deprecated_says_so_in_every_form(
 ) -> None:
     target = f"/api/v1/namespaces/{namespace}/endpoints"
     create(world.apiserver, target, {"metadata": {"name": "x"}})
-    headers = [("Accept", asked.listing)]
+    headers = asked.headers(listing=True)
     eventually(lambda: hit(world.proxy, target, headers=headers), "it is cached")
     for each, accept in ((target, asked.listing), (f"{target}/x", asked.other)):
         _same_by_then(world, each, accept, is_list=False)

@@ -19,10 +19,10 @@ from typing import IO, NamedTuple
 import msgspec
 import pytest
 
-from tests.clients import build
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import eventually
 from tests.harness.faults import FaultProxy
+from tests.harness.goclients import client
 from tests.harness.http import Server
 from tests.harness.kubectl import kubeconfig_for
 from tests.harness.objects import crd, create_pods, define
@@ -41,7 +41,6 @@ _RESOURCES = {
     "gadgets": "gadgets.test.kubecache.dev",
 }
 _BUILTIN = ("configmaps", "pods", "leases")
-_NO_CLIENTS = "no Go that builds clients: no informers are run"
 _RELISTS = ("Falling back to regular list", "watch-list failed", "Warning")
 _POPULATED = "Caches populated"
 
@@ -153,10 +152,7 @@ class Running:
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    if not build.available():
-        assert os.environ.get("CI") != "true", _NO_CLIENTS
-        pytest.skip(_NO_CLIENTS)
-    return build.client("informers")
+    return client("informers")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.clients import build
 from tests.harness.apiserver import ApiServer
+from tests.harness.goclients import client
 from tests.harness.http import Server, Session, get
 from tests.harness.kubectl import kubeconfig_for
 from tests.harness.objects import configmap, create
@@ -30,7 +29,6 @@ _REST = 0.05
 """Seconds between writes of the other writer."""
 
 _MERGE_PATCH = (("Content-Type", "application/merge-patch+json"),)
-_NO_CLIENTS = "no Go that builds clients: no controller is run"
 _NAMED = {"cache": {"resources": [{"resource": "configmaps"}]}}
 
 # Compiling the controller takes a minute where `make apiserver` has not done it before.
@@ -51,10 +49,7 @@ class Result(msgspec.Struct):
 
 @pytest.fixture(scope="module")
 def controller() -> Path:
-    if not build.available():
-        assert os.environ.get("CI") != "true", _NO_CLIENTS
-        pytest.skip(_NO_CLIENTS)
-    return build.client("reconcile")
+    return client("reconcile")
 
 
 @pytest.fixture

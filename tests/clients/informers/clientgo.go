@@ -64,14 +64,9 @@ func newDynamic(config, truth *rest.Config, custom schema.GroupVersionResource) 
 		return nil, err
 	}
 	made := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
-	s := &shared{factory: made}
-	for _, each := range append(builtin, custom) {
-		s.add(each.Resource, made.ForResource(each).Informer(),
-			func(ctx context.Context) (runtime.Object, error) {
-				return direct.Resource(each).List(ctx, everything)
-			})
-	}
-	return s, nil
+	return newUntyped(made, custom, func(ctx context.Context, each schema.GroupVersionResource) (runtime.Object, error) {
+		return direct.Resource(each).List(ctx, everything)
+	}), nil
 }
 
 // newMetadata follows metadata alone.
@@ -85,12 +80,26 @@ func newMetadata(config, truth *rest.Config, custom schema.GroupVersionResource)
 		return nil, err
 	}
 	made := metadatainformer.NewSharedInformerFactory(client, 0)
+	return newUntyped(made, custom, func(ctx context.Context, each schema.GroupVersionResource) (runtime.Object, error) {
+		return direct.Resource(each).List(ctx, everything)
+	}), nil
+}
+
+// untypedFactory makes informers of whatever resource.
+type untypedFactory interface {
+	factory
+	ForResource(schema.GroupVersionResource) informers.GenericInformer
+}
+
+func newUntyped(
+	made untypedFactory,
+	custom schema.GroupVersionResource,
+	list func(context.Context, schema.GroupVersionResource) (runtime.Object, error),
+) *shared {
 	s := &shared{factory: made}
 	for _, each := range append(builtin, custom) {
 		s.add(each.Resource, made.ForResource(each).Informer(),
-			func(ctx context.Context) (runtime.Object, error) {
-				return direct.Resource(each).List(ctx, everything)
-			})
+			func(ctx context.Context) (runtime.Object, error) { return list(ctx, each) })
 	}
-	return s, nil
+	return s
 }

@@ -52,10 +52,10 @@ func newManager(config, truth *rest.Config, custom schema.GroupVersionKind) (*ma
 	}{
 		"pods":                {&corev1.Pod{}, &corev1.PodList{}},
 		"leases":              {&coordinationv1.Lease{}, &coordinationv1.LeaseList{}},
-		"configmaps":          {unstructuredObject(configMap), unstructuredList(configMap)},
-		"customs":             {unstructuredObject(custom), unstructuredList(custom)},
-		"metadata of pods":    {metadataObject(pod), metadataList(pod)},
-		"metadata of customs": {metadataObject(custom), metadataList(custom)},
+		"configmaps":          {typed(&unstructured.Unstructured{}, configMap), typed(&unstructured.UnstructuredList{}, listOf(configMap))},
+		"customs":             {typed(&unstructured.Unstructured{}, custom), typed(&unstructured.UnstructuredList{}, listOf(custom))},
+		"metadata of pods":    {typed(&metav1.PartialObjectMetadata{}, pod), typed(&metav1.PartialObjectMetadataList{}, listOf(pod))},
+		"metadata of customs": {typed(&metav1.PartialObjectMetadata{}, custom), typed(&metav1.PartialObjectMetadataList{}, listOf(custom))},
 	} {
 		if err := m.add(name, each.object, each.list); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -140,28 +140,10 @@ func (r *reconciler) Seen() versions {
 	return maps.Clone(r.seen)
 }
 
-func unstructuredObject(kind schema.GroupVersionKind) client.Object {
-	object := &unstructured.Unstructured{}
+// typed says of an object, or of a list, what it is of.
+func typed[T schema.ObjectKind](object T, kind schema.GroupVersionKind) T {
 	object.SetGroupVersionKind(kind)
 	return object
-}
-
-func unstructuredList(kind schema.GroupVersionKind) client.ObjectList {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(listOf(kind))
-	return list
-}
-
-func metadataObject(kind schema.GroupVersionKind) client.Object {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kind)
-	return object
-}
-
-func metadataList(kind schema.GroupVersionKind) client.ObjectList {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(listOf(kind))
-	return list
 }
 
 func listOf(kind schema.GroupVersionKind) schema.GroupVersionKind {

@@ -11,7 +11,7 @@ PYTEST ?= $(BIN)/pytest
 READY := $(VENV)/.ready
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCKFLAGS)
+	--no-strip-extras --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCKFLAGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format type unit integration nightly apiserver bench lock image clean

@@ -8,6 +8,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +32,22 @@ def _entries(lock: Path) -> list[str]:
     return "\n".join(lines).replace("\\\n", "").splitlines()
 
 
+def _requirements(lock: Path) -> list[Requirement]:
+    return [Requirement(entry.split(" --hash=")[0]) for entry in _entries(lock)]
+
+
 def _pins(name: str) -> Pins:
-    entries = _entries(_ROOT / "requirements" / name)
-    return dict(entry.split()[0].split("==") for entry in entries)
+    """The version of each package that a lock names."""
+    found = _requirements(_ROOT / "requirements" / name)
+    return {each.name: str(each.specifier).removeprefix("==") for each in found}
 
 
 @pytest.mark.parametrize("lock", _LOCKS, ids=lambda lock: lock.name)
 def test_locks_are_hashed_and_name_no_host(lock: Path) -> None:
     entries = _entries(lock)
     assert entries
-    assert all(re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
+    assert all(re.search(r" --hash=sha256:[0-9a-f]{64}$", entry) for entry in entries)
+    assert all(re.fullmatch(r"==[^,*]+", str(each.specifier)) for each in _requirements(lock))
     assert "://" not in lock.read_text()
 
 
@@ -48,6 +55,20 @@ def test_the_runtime_lock_has_what_the_project_needs() -> None:
     pins = _pins("run.txt")
     for needed in map(Requirement, _PROJECT["project"]["dependencies"]):
         assert pins[canonicalize_name(needed.name)] in needed.specifier
+
+
+def test_locks_pin_extras_with_their_package() -> None:
+    """Else pip takes the newest release for the extras, and refuses it: it has no hash here."""
+    locked = {each.name: each.extras for each in _requirements(_ROOT / "requirements/dev.txt")}
+    wanted = [Requirement(each) for found in distributions() for each in found.requires or ()]
+    with_extras = [
+        each
+        for each in wanted
+        if each.extras and (each.marker is None or each.marker.evaluate({"extra": ""}))
+    ]
+    assert with_extras
+    for each in with_extras:
+        assert each.extras <= locked[canonicalize_name(each.name)], each
 
 
 def test_tests_run_with_the_versions_that_are_shipped() -> None:

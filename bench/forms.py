@@ -7,9 +7,9 @@ from bench.report import Figure
 from bench.world import World
 from proxy.forms.form import Form, Rendering
 from proxy.forms.json import JsonForm
-from proxy.forms.metadata import MetadataForm, metadata_protobuf_form
+from proxy.forms.metadata import MetadataForm
 from proxy.forms.objects import Object
-from proxy.forms.protobuf import protobuf_form
+from proxy.forms.protobuf import metadata_protobuf_form, protobuf_form
 from proxy.kube.negotiation import FormName, Representation
 from proxy.kube.resources import Resource, ResourceInfo
 from proxy.upstream.wires import WIRES

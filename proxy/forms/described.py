@@ -7,7 +7,7 @@ from proxy.forms.form import UnknownLayoutError
 from proxy.forms.objects import ObjectDecoder
 from proxy.kube.negotiation import FormName
 from proxy.kube.resources import ResourceInfo
-from proxy.kube.selectable import SelectableField, knows_namespace
+from proxy.kube.selectable import SelectableField, knows_namespace, selectable_fields
 
 
 class Subject(NamedTuple):
@@ -28,11 +28,13 @@ class Described:
     """The part of a ``Form`` that follows from its subject."""
 
     has_watch_list = False
+    shows: frozenset[FormName]
 
     def __init__(self, name: FormName, subject: Subject) -> None:
         info = subject.info
         resource = info.resource
         self.name = name
+        self.shows = frozenset({name})
         self.kind = info.kind
         self.namespaced = info.namespaced
         self.has_status = info.has_status
@@ -45,6 +47,19 @@ class Described:
         self.indexed = tuple(n for n, each in enumerate(subject.fields) if each.indexed)
         traits = (info.kind, info.namespaced, info.has_status, subject.generation)
         self.shape = (*map(str, (name, *traits)), *self.field_labels)
+
+
+def metadata_subject(
+    info: ResourceInfo, fields: Sequence[SelectableField], generation: int
+) -> Subject:
+    """Describe what metadata alone say, by whether name and namespace are selected by as usual.
+
+    An aggregated API may mean anything by them; what a definition was read of is no such.
+    """
+    resource = info.resource
+    is_built_in = selectable_fields(resource.group, resource.plural) is not None
+    is_custom = generation > 0
+    return Subject(info, fields, is_built_in or is_custom, is_custom, generation)
 
 
 def merged(

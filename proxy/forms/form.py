@@ -108,6 +108,8 @@ class Form(Protocol):
     namespaced: bool
     has_status: bool
     """The status is a subresource, which updates of the object don't write."""
+    shows: frozenset[FormName]
+    """Forms in which its objects can be written: its own, and maybe that of their metadata."""
     has_watch_list: bool
     """The API server has marked the end of initial events, so it offers WatchList."""
     namespace_selectable: bool

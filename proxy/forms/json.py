@@ -77,6 +77,8 @@ class JsonForm(JsonLines):
             for version, kind in PARTIAL_KINDS.items()
             if knows_fields
         }
+        if knows_fields:
+            self.shows |= {FormName.METADATA}
 
     def decode_page(self, body: bytes) -> Page:
         """Decode a page of a list; items are copied out so that the body can go."""

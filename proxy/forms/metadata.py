@@ -1,4 +1,4 @@
-"""The metadata forms: of every object its ObjectMeta alone, as PartialObjectMetadata.
+"""The metadata form in JSON: of every object its ObjectMeta alone, as PartialObjectMetadata.
 
 The API server writes these as Go structs whatever they are of, custom resources too; clients ask
 for them in two versions of ``meta.k8s.io``. Upstream is asked for v1.
@@ -6,12 +6,10 @@ for them in two versions of ``meta.k8s.io``. Upstream is asked for v1.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from proxy.forms.described import Subject, object_decoder
+from proxy.forms.described import metadata_subject, object_decoder
 from proxy.forms.form import EventType, Page, UnknownLayoutError
 from proxy.forms.kinds import PARTIAL_KINDS, Kind
-from proxy.forms.messages import MessageDecoder
 from proxy.forms.objects import Object
-from proxy.forms.protobuf import ProtobufForm
 from proxy.forms.wire import (
     JsonLines,
     Layout,
@@ -24,7 +22,7 @@ from proxy.forms.wire import (
 from proxy.kube.errors import ApiError
 from proxy.kube.negotiation import FormName, Representation
 from proxy.kube.resources import ResourceInfo
-from proxy.kube.selectable import SelectableField, selectable_fields
+from proxy.kube.selectable import SelectableField
 
 
 def _typed(kind: str, api_version: str) -> bytes:
@@ -122,7 +120,7 @@ class MetadataForm(JsonLines):
         warnings: tuple[bytes, ...] = (),
     ) -> None:
         fields = [each for each in declared if all(path[0] == "metadata" for path in each.paths)]
-        super().__init__(FormName.METADATA, _subject(info, fields, generation))
+        super().__init__(FormName.METADATA, metadata_subject(info, fields, generation))
         self._objects = object_decoder(fields)
         self._renderings = {
             version: MetadataRendering(self, kind, warnings)
@@ -145,37 +143,3 @@ class MetadataForm(JsonLines):
     def rendering(self, representation: Representation, include: str) -> MetadataRendering | None:
         """Write in the version of ``meta.k8s.io`` that is asked for."""
         return self._renderings.get(representation.meta)
-
-
-def metadata_protobuf_form(
-    info: ResourceInfo,
-    sample: bytes,
-    declared: Sequence[SelectableField] = (),
-    *,
-    generation: int = 0,
-    warnings: tuple[bytes, ...] = (),
-) -> ProtobufForm:
-    """Make the form of a resource's metadata in protobuf; *sample* is a list of it.
-
-    Nothing that is *declared* can be told. Raises UnknownLayoutError.
-    """
-    form = ProtobufForm(
-        FormName.METADATA_PROTOBUF,
-        _subject(info, (), generation),
-        {(FormName.METADATA_PROTOBUF, meta): kind for meta, kind in PARTIAL_KINDS.items()},
-        MessageDecoder(),
-        warnings,
-    )
-    form.decode_page(sample)
-    return form
-
-
-def _subject(info: ResourceInfo, fields: Sequence[SelectableField], generation: int) -> Subject:
-    """Describe a resource by whether name and namespace are selected by as everywhere.
-
-    An aggregated API may mean anything by them; what a definition was read of is no such.
-    """
-    resource = info.resource
-    is_built_in = selectable_fields(resource.group, resource.plural) is not None
-    is_custom = generation > 0
-    return Subject(info, fields, is_built_in or is_custom, is_custom, generation)

@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from proxy.forms.bookmarks import INITIAL_END
-from proxy.forms.described import Described, Subject
+from proxy.forms.described import Described, Subject, metadata_subject
 from proxy.forms.form import Bookmark, Change, EventType, Failure, Page, UnknownLayoutError
 from proxy.forms.kinds import PARTIAL_KINDS, Kind
 from proxy.forms.messages import MessageDecoder
@@ -30,18 +30,16 @@ _UNENCODED = field(3, b"") + field(4, b"")
 """The end of an Unknown: neither an encoding nor a content type."""
 
 _METADATA = 1
+"""Field number of an object's ObjectMeta."""
+
 _RESOURCE_VERSION = 6
+"""Field number of an ObjectMeta's resourceVersion."""
+
 _INITIAL_END = field(12, field(1, INITIAL_END.encode()) + field(2, b"true"))
-"""Field numbers of an object and of its ObjectMeta, and an entry of its annotations."""
+"""The entry of an ObjectMeta's annotations that marks the end of initial events."""
 
 _ITEM = 1
 """Bytes of an item's tag."""
-
-
-class Shown:
-    """What the API server has shown beside objects: *bookmark* is a plain one's object."""
-
-    bookmark: bytes | None = None
 
 
 def _whole(raw: bytes) -> bytes:
@@ -55,7 +53,7 @@ def _partial(raw: bytes) -> bytes:
 
 
 class ProtobufRendering:
-    """Writes objects as a *kind*; *shown* is the form's, for the bookmarks.
+    """Writes the objects of *form* as a *kind*.
 
     *read* takes out of an object's message what is to be written of it.
     """
@@ -67,15 +65,15 @@ class ProtobufRendering:
 
     def __init__(
         self,
+        form: "ProtobufForm",
         kind: Kind,
-        shown: Shown,
         warnings: tuple[bytes, ...],
         read: Callable[[bytes], bytes] = _whole,
     ) -> None:
         self.warnings = warnings
         self._read = read
+        self._form = form
         self._kind = kind
-        self._shown = shown
         self._object = _type_meta(kind.api_version, kind.kind)
         self._list = _type_meta(kind.api_version, kind.list_kind)
         self._item = varint(kind.items << 3 | 2)
@@ -128,9 +126,9 @@ class ProtobufRendering:
 
     def encode_bookmark(self, version: int, *, initial_end: bool) -> bytes | None:
         """Encode a BOOKMARK frame in the shape of those that the API server sent."""
-        if self._shown.bookmark is None:
+        if self._form.bookmark is None:
             return None
-        raw = restamp(self._shown.bookmark, version, _INITIAL_END if initial_end else b"")
+        raw = restamp(self._form.bookmark, version, _INITIAL_END if initial_end else b"")
         return _frame(b"BOOKMARK", self._enveloped(raw))
 
     def encode_error(self, error: ApiError) -> bytes:
@@ -142,7 +140,10 @@ class ProtobufForm(Described):
     """Protobuf of one resource, decoded by *decoder*, to be written as one of *kinds*.
 
     These are by form and version of ``meta.k8s.io`` in which a client asks, "" where there's none.
+    ``bookmark`` is the object of the plain bookmarks that the API server has sent.
     """
+
+    bookmark: bytes | None = None
 
     def __init__(
         self,
@@ -153,12 +154,10 @@ class ProtobufForm(Described):
         warnings: tuple[bytes, ...],
     ) -> None:
         super().__init__(name, subject)
+        self.shows = frozenset(form for form, _ in kinds)
         self._decoder = decoder
-        self._shown = Shown()
         self._renderings = {
-            asked: ProtobufRendering(
-                kind, self._shown, warnings, _whole if asked[0] is name else _partial
-            )
+            asked: ProtobufRendering(self, kind, warnings, _whole if asked[0] is name else _partial)
             for asked, kind in kinds.items()
         }
 
@@ -190,7 +189,7 @@ class ProtobufForm(Described):
         plain, initial_end = _without_initial_end(raw)
         version = parse_version(CLASSES["Object"].FromString(raw).metadata.resourceVersion)
         self.has_watch_list = self.has_watch_list or initial_end
-        self._shown.bookmark = plain
+        self.bookmark = plain
         return Bookmark(version, initial_end)
 
     def rendering(self, representation: Representation, include: str) -> ProtobufRendering | None:
@@ -230,6 +229,29 @@ def protobuf_form(
         Subject(info, fields, built_in is not None, generation > 0, generation),
         kinds,
         MessageDecoder(fields, wire_paths(resource.group, resource.plural)),
+        warnings,
+    )
+    form.decode_page(sample)
+    return form
+
+
+def metadata_protobuf_form(
+    info: ResourceInfo,
+    sample: bytes,
+    declared: Sequence[SelectableField] = (),
+    *,
+    generation: int = 0,
+    warnings: tuple[bytes, ...] = (),
+) -> ProtobufForm:
+    """Make the form of a resource's metadata in protobuf; *sample* is a list of it.
+
+    Nothing that is *declared* can be told. Raises UnknownLayoutError.
+    """
+    form = ProtobufForm(
+        FormName.METADATA_PROTOBUF,
+        metadata_subject(info, (), generation),
+        {(FormName.METADATA_PROTOBUF, meta): kind for meta, kind in PARTIAL_KINDS.items()},
+        MessageDecoder(),
         warnings,
     )
     form.decode_page(sample)

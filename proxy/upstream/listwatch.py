@@ -9,8 +9,8 @@ from proxy.cache.reflector import WATCH_SECONDS
 from proxy.cache.scope import Scope
 from proxy.forms.form import Form
 from proxy.forms.json import JsonForm
-from proxy.forms.metadata import MetadataForm, metadata_protobuf_form
-from proxy.forms.protobuf import protobuf_form
+from proxy.forms.metadata import MetadataForm
+from proxy.forms.protobuf import metadata_protobuf_form, protobuf_form
 from proxy.forms.table import TableForm
 from proxy.forms.wire import list_version
 from proxy.kube.errors import BadRequest

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from proxy.forms.json import JsonForm
-from proxy.forms.kinds import Kind as ProtobufKind
-from proxy.forms.protobuf import ProtobufRendering, Shown
+from proxy.forms.protobuf import protobuf_form
 from proxy.kube.errors import Expired
-from proxy.kube.negotiation import JSON, PROTOBUF
+from proxy.kube.negotiation import JSON, PROTOBUF, FormName, Representation
+from proxy.kube.protobuf import wrap
 from proxy.kube.resources import Resource, ResourceInfo
 from proxy.kube.selectable import selectable_fields, wire_paths
 from tests.harness.apiserver import ApiServer
@@ -542,7 +542,9 @@ def _error_frame(answer: Answer, error: Expired) -> bytes:
     """An ERROR in the encoding of an answer."""
     info = ResourceInfo(Resource("", "v1", "configmaps"), "ConfigMap", namespaced=True)
     if (answer.header("Content-Type") or "").startswith(PROTOBUF):
-        kind = ProtobufKind("v1", "ConfigMap", "ConfigMapList")
-        return ProtobufRendering(kind, Shown(), ()).encode_error(error)
+        sample = wrap("v1", "ConfigMapList", b"\x0a\x03\x12\x011")
+        rendering = protobuf_form(info, sample).rendering(Representation(FormName.PROTOBUF), "")
+        assert rendering is not None
+        return rendering.encode_error(error)
     sample = b'{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"}}'
     return JsonForm(info, sample).encode_error(error)

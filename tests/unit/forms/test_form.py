@@ -9,8 +9,8 @@ import pytest
 
 from proxy.forms.form import Bookmark, Form
 from proxy.forms.json import JsonForm
-from proxy.forms.metadata import MetadataForm, metadata_protobuf_form
-from proxy.forms.protobuf import protobuf_form
+from proxy.forms.metadata import MetadataForm
+from proxy.forms.protobuf import metadata_protobuf_form, protobuf_form
 from proxy.forms.table import TableForm
 from proxy.kube.negotiation import FormName, Representation
 from tests.unit.builders import PODS

@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from proxy.forms.form import Bookmark, Change, EventType, Failure, UnknownLayoutError
-from proxy.forms.metadata import metadata_protobuf_form
 from proxy.forms.objects import NO_LABELS
-from proxy.forms.protobuf import ProtobufForm, ProtobufRendering, protobuf_form, restamp
+from proxy.forms.protobuf import (
+    ProtobufForm,
+    ProtobufRendering,
+    metadata_protobuf_form,
+    protobuf_form,
+    restamp,
+)
 from proxy.kube.envelope import encode_status
 from proxy.kube.errors import Expired
 from proxy.kube.gogo import field

@@ -4,6 +4,7 @@ Upstream sends every row with its whole object, so that rows with its metadata o
 be written as well, and a row's ages are counted anew from the object whenever it is read.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, cast
@@ -63,6 +64,8 @@ class _Column(msgspec.Struct):
 _TABLE = msgspec.json.Decoder(_Table)
 _COLUMNS = msgspec.json.Decoder(list[_Column])
 _FAULTS = (msgspec.MsgspecError, ValueError, RecursionError)
+
+log = logging.getLogger(__name__)
 
 
 class _Zero(NamedTuple):
@@ -141,8 +144,9 @@ class TableForm(Described):
         count = len(self.field_labels)
         cells = list(map(bytes, row.cells))
         ages = self._ages.cut(cells, found.fields[count:], encoded, found.name, self.clock())
-        if ages is None:
+        if ages is None and self._is_exact:
             self._is_exact = False
+            log.info("Tables of %s go live: ages of %s can't be told", self.kind, found.key)
         return Row(
             found.key,
             found.namespace,
@@ -180,7 +184,7 @@ class TableRendering:
     """Writes Tables of *form* for one client, in version *meta* of ``meta.k8s.io``.
 
     With each row goes what *include* says: ``None``, the ``Object``, or else its ``Metadata``.
-    Only the first event of a watch has columns.
+    Only the first event of a watch has columns, so that each answer needs a rendering of its own.
     """
 
     content_type = stream_type = b"application/json"

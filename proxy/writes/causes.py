@@ -178,9 +178,13 @@ def _by(manager: str | None) -> str:
 
 
 def _newest(entries: ManagedFields) -> str | None:
-    """Name the manager whose entry is the newest; None where several are: times are in seconds."""
-    newest = max((str(entry.get("time", "")) for entry in entries), default="")
-    names = {entry["manager"] for entry in entries if str(entry.get("time", "")) == newest}
+    """Name the manager whose entry is the newest; None where several may be.
+
+    Times are in seconds, and the entry of an update by the scale subresource has none.
+    """
+    times = [(str(entry.get("time", "")), entry["manager"]) for entry in entries]
+    newest = max(times, default=("", ""))[0]
+    names = {manager for time, manager in times if time in (newest, "")}
     return names.pop() if len(names) == 1 else None
 
 

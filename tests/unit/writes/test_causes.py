@@ -103,6 +103,8 @@ REPLICAS: Json = {"f:spec": {"f:replicas": {}}}
         # Whose time is the same can't be told apart.
         ([managed("kubectl", REPLICAS), managed("hpa", REPLICAS)], ""),
         ([managed("kubectl", REPLICAS), managed("kubectl", REPLICAS)], ' by "kubectl"'),
+        # Nor can one without a time, as updates by the scale subresource leave it.
+        ([managed("kubectl", REPLICAS, LATE), {"manager": "hpa", "fieldsV1": REPLICAS}], ""),
         # Who owns just the map above is not who owns what is in it.
         ([managed("hpa", REPLICAS), managed("map", {"f:spec": {}}, LATE)], ' by "hpa"'),
         # The owner of a value that is atomic to it, and of nothing.
@@ -207,6 +209,7 @@ def test_a_state_that_is_no_longer_known() -> None:
         (obj(2), since),
         (obj(2, *entries), f'{since}, last written by "new"'),
         (obj(2, managed("a", {}), managed("b", {})), since),
+        (obj(2, managed("a", {}, LATE), {"manager": "b", "fieldsV1": {}}), since),
     ]:
         causes = conflict_causes(DEPLOYMENTS, None, theirs, 1)
         assert causes == [{"reason": REASON, "message": message}]

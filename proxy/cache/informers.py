@@ -30,8 +30,14 @@ LEFT = 256
 REFUSED_PAUSE = 60.0
 """Seconds until a scope that the API server refused is tried again."""
 
+LACKING_PAUSE = 600.0
+"""Seconds until a form that a resource wasn't shown in is tried again: APIs are upgraded."""
+
 _NEVER_EARNED = frozenset({("", "secrets")})
 """Resources that are cached only when named."""
+
+_WHOLE = {FormName.METADATA: FormName.JSON, FormName.METADATA_PROTOBUF: FormName.PROTOBUF}
+"""Forms of whole objects whose metadata are written as these are."""
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +78,7 @@ class Informers:
         self._stored: dict[tuple[str, str], list[Informer]] = {}
         self._tasks: dict[Scope, asyncio.Task[None]] = {}
         self._refused: dict[Scope, float] = {}
-        self._lacking: set[tuple[Resource, FormName]] = set()
+        self._lacking: dict[tuple[Resource, FormName], float] = {}
         self._background: list[asyncio.Task[None]] = []
 
     def __iter__(self) -> Iterator[Informer]:
@@ -141,6 +147,17 @@ class Informers:
             return whole
         return part
 
+    def find_whole(self, scope: Scope) -> Informer | None:
+        """Find the informer of whole objects whose metadata answer what those of *scope* would.
+
+        One that hasn't synced yet may turn out not to.
+        """
+        form = _WHOLE.get(scope.form)
+        found = self.find(scope._replace(form=form)) if form else None
+        if found is None or found.view is None or scope.form in found.view.form.shows:
+            return found
+        return None
+
     def of(self, resource: Resource) -> Sequence[Informer]:
         """The informers of the objects that *resource* shows, in whatever scope, version, form."""
         return self._stored.get(storage_of(resource), ())
@@ -157,8 +174,9 @@ class Informers:
                 informer.acknowledge(expected, write)
 
     def lacks(self, resource: Resource, form: FormName) -> bool:
-        """Tell whether the API server has refused to show a resource in a form: 406."""
-        return (resource, form) in self._lacking
+        """Tell whether the API server has refused to show a resource in a form of late: 406."""
+        since = self._lacking.get((resource, form))
+        return since is not None and self._clock() - since < LACKING_PAUSE
 
     def note(self, scope: Scope, read: Verb) -> None:
         """Count a read that no informer answered, and start one when it's earned."""
@@ -174,7 +192,11 @@ class Informers:
     def _is_covered(self, scope: Scope) -> bool:
         """Tell whether an informer holds *scope*, or will once it's synced."""
         whole = self._informers.get(scope.whole)
-        return scope in self._informers or (whole is not None and not whole.forbidden)
+        return (
+            scope in self._informers
+            or (whole is not None and not whole.forbidden)
+            or ((other := self.find_whole(scope)) is not None and not other.last_error)
+        )
 
     def _widened(self, scope: Scope) -> Scope:
         """The whole resource, once a fifth of its namespaces is asked for and it may be listed."""
@@ -241,7 +263,7 @@ class Informers:
         """
         scope = informer.scope
         if isinstance(error.cause, NotAcceptable):
-            self._lacking.add((scope.resource, scope.form))
+            self._lacking[scope.resource, scope.form] = self._clock()
             informer.reflector.last_error = f"{scope.resource} isn't shown as {scope.form}: {error}"
         if informer.named:
             informer.forbidden = isinstance(error.cause, Forbidden)
@@ -293,9 +315,18 @@ class Informers:
                     self.stop_informer(informer)
 
     def _is_spare(self, informer: Informer) -> bool:
-        """Tell whether it was idle for ``idle_ttl``, or another one answers what it would."""
-        idle = self._clock() - informer.last_used
-        return idle > self._policy.idle_ttl or self.find(informer.scope) is not informer
+        """Tell whether it was idle for ``idle_ttl``, or another one shows all that it does."""
+        if self._clock() - informer.last_used > self._policy.idle_ttl:
+            return True
+        scope, view = informer.scope, informer.view
+        others = (self._informers.get(scope.whole), self.find_whole(scope))
+        return view is not None and any(
+            other is not None
+            and other is not informer
+            and other.view is not None
+            and other.version >= view.store.changed
+            for other in others
+        )
 
     def stop_informer(self, informer: Informer) -> None:
         """Stop one informer; reads of its scope are forwarded until it's earned again.

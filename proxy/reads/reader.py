@@ -17,7 +17,7 @@ from proxy.forms.form import Rendering
 from proxy.kube import gojson
 from proxy.kube.envelope import encode_status
 from proxy.kube.errors import ApiError, not_found
-from proxy.kube.negotiation import JSON, PROTOBUF, FormName, Representation
+from proxy.kube.negotiation import JSON, PROTOBUF, FormName
 from proxy.kube.requests import Request
 from proxy.kube.resources import Resource
 from proxy.reads.catchup import CatchUp
@@ -40,10 +40,6 @@ from proxy.reads.watch import TURNS, Watch
 MAX_WHOLE = 1024 * 1024
 """Bytes of a body that is joined or indented here, in about a millisecond; a longer one goes out
 in its parts, or is forwarded to be indented."""
-
-
-_WHOLE = {FormName.METADATA: FormName.JSON, FormName.METADATA_PROTOBUF: FormName.PROTOBUF}
-"""Forms of whole objects whose metadata are written as these are."""
 
 
 class Answer(NamedTuple):
@@ -146,7 +142,7 @@ class Reader:
         informer = self._informers.find(scope)
         decided = _plan(read, informer)
         if decided is Reason.SYNCING or decided is Reason.FIELDS:  # which the whole objects know
-            whole = self._of_whole(scope, read.representation)
+            whole = self._informers.find_whole(scope)
             informer, decided = (whole, _plan(read, whole)) if whole else (informer, decided)
         if informer is None or informer.view is None:
             self._informers.note(scope, read.verb)
@@ -164,14 +160,6 @@ class Reader:
             return Reason.REPRESENTATION
         serving = _Serving(request, read, informer, informer.view, rendering)
         return self._serve(serving, decided)
-
-    def _of_whole(self, scope: Scope, representation: Representation) -> Informer | None:
-        """Find an informer of whole objects that can be written in this representation."""
-        whole = _WHOLE.get(scope.form)
-        other = self._informers.find(scope._replace(form=whole)) if whole else None
-        if other is None or other.view is None:
-            return None
-        return None if other.view.form.rendering(representation, "") is None else other
 
     def _as_shown(self, read: Read) -> Read | Reason:
         """Leave out the first choices of representation that the resource isn't shown in."""

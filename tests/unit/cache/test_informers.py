@@ -15,7 +15,13 @@ import pytest
 from proxy.cache.expectations import Expectation
 from proxy.cache.health import STALLED
 from proxy.cache.informer import Informer
-from proxy.cache.informers import MAX_NAMESPACES, REFUSED_PAUSE, Informers, Policy
+from proxy.cache.informers import (
+    LACKING_PAUSE,
+    MAX_NAMESPACES,
+    REFUSED_PAUSE,
+    Informers,
+    Policy,
+)
 from proxy.cache.lag import Write
 from proxy.cache.recovery import Trigger
 from proxy.cache.scope import Scope
@@ -255,6 +261,17 @@ def test_a_form_that_a_resource_is_not_shown_in_is_known(error: Exception, *, la
         assert not registry.informers.lacks(NODES, FormName.PROTOBUF)
 
     refuse()
+
+
+@with_registry()
+async def test_a_form_that_a_resource_was_not_shown_in_is_tried_again(registry: Registry) -> None:
+    scope = Scope(PODS, form=FormName.PROTOBUF)
+    registry.refused[scope] = NotAcceptable("no")
+    registry.informers.note(scope, Verb.WATCH)
+    await asyncio.sleep(LACKING_PAUSE - 1)
+    assert registry.informers.lacks(PODS, FormName.PROTOBUF)
+    await asyncio.sleep(2)
+    assert not registry.informers.lacks(PODS, FormName.PROTOBUF)
 
 
 @with_registry()
@@ -529,6 +546,47 @@ async def test_a_whole_that_syncs_is_waited_for(registry: Registry) -> None:
     assert registry.scopes == ["pods.v1"]
 
 
+LEAN = Scope(PODS, form=FormName.METADATA)
+NOTED = LEAN._replace(namespace="a")
+
+
+@pytest.mark.parametrize(
+    ("whole", "failure", "lean"),
+    [
+        (Scope(PODS), None, []),
+        (Scope(PODS, "a"), None, []),
+        (Scope(PODS, "b"), None, [NOTED]),
+        (Scope(PODS, form=FormName.PROTOBUF), None, [NOTED]),
+        (Scope(PODS), NotFound("not yet"), [NOTED]),
+    ],
+)
+def test_metadata_wait_for_whole_objects_that_sync(
+    whole: Scope, failure: Exception | None, lean: list[Scope]
+) -> None:
+    @with_registry()
+    async def wait(registry: Registry) -> None:
+        if failure:
+            registry.refused[whole] = failure
+        registry.informers.name(whole)
+        if failure:
+            await settle()
+        registry.informers.note(NOTED, Verb.WATCH)
+        assert registry.scopes == sorted(map(str, [whole, *lean]))
+
+    wait()
+
+
+@with_registry()
+async def test_metadata_that_whole_objects_show_are_stopped(registry: Registry) -> None:
+    registry.informers.note(LEAN, Verb.WATCH)
+    registry.note()
+    await settle()
+    assert registry.scopes == sorted(map(str, [LEAN, Scope(PODS)]))
+    await asyncio.sleep(61)
+    assert registry.scopes == [str(Scope(PODS))]
+    assert registry.informers.find_whole(LEAN) is registry.found()
+
+
 @with_registry(Policy(AT_ONCE, own_namespace="own"))
 async def test_a_whole_that_is_forbidden_is_not_waited_for(registry: Registry) -> None:
     registry.refused[Scope(PODS)] = Forbidden("not all")
@@ -559,6 +617,25 @@ async def test_a_part_that_the_whole_answers_for_is_stopped(registry: Registry) 
     assert registry.scopes == ["pods.v1", "pods.v1/a", "pods.v1/watched"]
     await asyncio.sleep(61)
     assert registry.scopes == ["pods.v1", "pods.v1/watched"]
+
+
+@pytest.mark.parametrize(("version", "left"), [(10, False), (12, True)])
+def test_a_part_is_stopped_unless_it_shows_more(version: int, *, left: bool) -> None:
+    """That its bookmark came later than the whole's is nothing more."""
+
+    @with_registry()
+    async def stop(registry: Registry) -> None:
+        registry.note("a")
+        registry.note()
+        await settle()
+        part = next(each for each in registry.informers if each.scope.namespace)
+        part.bookmark(15)
+        assert part.view is not None
+        part.view.store.changed = version
+        await asyncio.sleep(61)
+        assert (str(part.scope) in registry.scopes) is left
+
+    stop()
 
 
 @with_registry()

@@ -101,6 +101,10 @@ def older() -> Path:
     return Path(found)
 
 
+BINARIES = [pytest.param(built, id="built"), pytest.param(older, id="older")]
+"""Parameters of a test that both kubectls are to pass."""
+
+
 def _minor(binary: Path) -> str:
     command = [str(binary), "version", "--client", "--output=json"]
     done = subprocess.run(command, capture_output=True, check=True, timeout=30)

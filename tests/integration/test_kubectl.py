@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ import yaml
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import cached, eventually
 from tests.harness.http import Server, ask
-from tests.harness.kubectl import Kubectl, Output, built, kubeconfig_for, older
+from tests.harness.kubectl import BINARIES, Kubectl, Output, built, kubeconfig_for
 from tests.harness.objects import configmap, crd, create, define, node, patch, pod, pod_status
 from tests.harness.proxy import Proxy, metrics
 
@@ -38,6 +39,11 @@ get pods -l app in (a,b),tier -o json
 get pods --field-selector status.phase=Running -o name
 get pods --field-selector metadata.name!=p0 -o json
 get pods --sort-by .metadata.name
+get pods -o jsonpath-as-json={.items[*].metadata}
+get pods --no-headers
+get pods --ignore-not-found -l app=none
+get pods -L app,tier
+get pods -o go-template={{range.items}}{{.metadata.name}}{{end}}
 get pods --chunk-size=1
 get pods --chunk-size=1 -o yaml
 get pods -o jsonpath={.items[*].metadata.name}
@@ -61,6 +67,12 @@ get events
 get crd
 get exhibits
 get exhibits g -o yaml
+get exhibits -A -o wide
+get exhibits.v1.test.kubecache.dev
+get --raw /apis/test.kubecache.dev/v1/namespaces/kubectl/exhibits/g
+get replicasets,secrets,services,serviceaccounts
+get clusterroles -o name
+get flowschemas
 get exhibits --field-selector spec.color=red -o name
 get namespaces
 get ns kubectl -o json
@@ -184,10 +196,31 @@ class Pair:
         return normalised(text)
 
 
+_AGE = re.compile(r"\b(?:\d+[smhd]){1,2}\b")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _ages(output: Output) -> list[tuple[int, int]]:
+    """Each age that is told, and the unit that it's told to, in seconds."""
+    ages = []
+    for age in _AGE.findall(output.stdout + output.stderr):
+        parts = re.findall(r"(\d+)([smhd])", age)
+        ages.append((sum(int(n) * _UNITS[unit] for n, unit in parts), _UNITS[parts[-1][1]]))
+    return ages
+
+
+def _are_as_old(one: Output, other: Output, seconds: float) -> bool:
+    """Whether all ages are the same, of commands that ran within some seconds."""
+    return all(
+        abs(age - another) <= seconds + max(unit, its_unit)
+        for (age, unit), (another, its_unit) in zip(_ages(one), _ages(other), strict=True)
+    )
+
+
 def normalised(text: str) -> str:
     """Blank out ages, what glog puts before a line, and the widths that both give to columns."""
     text = re.sub(r"^[EWI]\d{4} [\d:.]+ +\d+ ", "LOG ", text, flags=re.M)
-    text = re.sub(r"\b(\d+[smhd]){1,2}\b", "AGE", text)
+    text = _AGE.sub("AGE", text)
     return re.sub(r" {2,}", "  ", text)
 
 
@@ -215,9 +248,6 @@ def proxy_of(apiserver: ApiServer) -> Iterator[Proxy]:
     on_demand = {"watch": 1, "list": 1, "get": 1}
     with Proxy(apiserver.kubeconfig(), config={"cache": {"on_demand": on_demand}}) as proxy:
         yield proxy
-
-
-BINARIES = [pytest.param(built, id="built"), pytest.param(older, id="older")]
 
 
 @pytest.fixture
@@ -248,18 +278,23 @@ def test_reads(pair: Pair, proxy_of: Proxy) -> None:
     )
     before = metrics(proxy_of)
 
-    def ask(command: str) -> tuple[str, Output, Output]:
+    def ask(command: str) -> tuple[str, Output, Output, bool]:
         words = _words(command)
         namespaced = [*words, f"--namespace={NAMESPACE}"]
         split = [*namespaced[:2], f"--namespace={NAMESPACE}", *words[2:]]
         line = split if "--" in words else namespaced
-        return command, pair.plain(pair.cached(*line)), pair.plain(pair.direct(*line))
+        began = time.monotonic()
+        cached, direct = pair.cached(*line), pair.direct(*line)
+        took = time.monotonic() - began
+        plain = pair.plain(cached), pair.plain(direct)
+        return command, *plain, plain[0] != plain[1] or _are_as_old(cached, direct, took)
 
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(ask, chosen))
-    unlike = {command: (cached, direct) for command, cached, direct in answers if cached != direct}
+    unlike = {command: both for command, *both, _ in answers if both[0] != both[1]}
     assert not unlike
-    assert [(c, direct.code) for c, _, direct in answers] == [(c, _code(c)) for c in chosen]
+    assert not [command for command, _, _, as_old in answers if not as_old]
+    assert [(c, direct.code) for c, _, direct, _ in answers] == [(c, _code(c)) for c in chosen]
     after = metrics(proxy_of)
     name = "kubecache_requests_total"
     assert after.total(name, source="cache") - before.total(name, source="cache") > len(chosen) / 10

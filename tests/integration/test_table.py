@@ -6,7 +6,8 @@ import copy
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from tests.harness.apiserver import ApiServer
 from tests.harness.caching import eventually
 from tests.harness.differential import assert_source, differences, exact_target
 from tests.harness.http import Answer, Headers, Server, Session, Watch, ask, get, watch
-from tests.harness.kubectl import Kubectl, Output, kubeconfig_for
+from tests.harness.kubectl import BINARIES, Kubectl, Output, kubeconfig_for
 from tests.harness.objects import create, define, patch
 from tests.harness.proxy import Proxy, metrics
 from tests.harness.tables import CLUSTER, CRDS, NAMESPACED, STATUSES, column
@@ -134,25 +135,28 @@ def _resources() -> list[str]:
     return [*NAMESPACED, *CLUSTER, *custom, "/api/v1/namespaces"]
 
 
-TOGETHER = 6
-"""Kinds that one kubectl prints."""
-
-
+@pytest.mark.parametrize("binary", BINARIES)
 @pytest.mark.parametrize("flags", [[], ["-o", "wide", "--show-labels"]], ids=["plain", "wide"])
-def test_kubectl_prints_every_kind(world: World, tmp_path: Path, flags: list[str]) -> None:
+def test_kubectl_prints_every_kind(
+    world: World, tmp_path: Path, flags: list[str], binary: Callable[[], Path]
+) -> None:
     """To the second, as ages may grow meanwhile: as before or after. And all are read here."""
-    direct = Kubectl(world.apiserver.kubeconfig(), tmp_path)
-    cached = Kubectl(kubeconfig_for(world.proxy.read, tmp_path), tmp_path)
+    direct = Kubectl(world.apiserver.kubeconfig(), tmp_path, binary=binary())
+    cached = Kubectl(kubeconfig_for(world.proxy.read, tmp_path), tmp_path, binary=binary())
     resources = [_kubectl_name(each) for each in _resources() if "events" not in each]
-    assert len(resources) >= 33
-    live = metrics(world.proxy).total("kubecache_live_reads_total")
-    for start in range(0, len(resources), TOGETHER):
-        together = ",".join(resources[start : start + TOGETHER])
-        line = ["get", together, *flags, "--namespace", world.namespace]
+    assert len(resources) >= 40
+    assert sum(each.endswith(".test.kubecache.dev") for each in resources) >= 3
+
+    def look(resource: str) -> None:
+        line = ["get", resource, *flags, "--namespace", world.namespace]
         before, found, after = (_lines(each(*line)) for each in (direct, cached, direct))
         assert (before[0], found[0]) == ("0", "0")
         for each, *either in zip(found, before, after, strict=True):
             assert each in either
+
+    live = metrics(world.proxy).total("kubecache_live_reads_total")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(look, resources))
     assert metrics(world.proxy).total("kubecache_live_reads_total") == live
 
 

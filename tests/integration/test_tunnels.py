@@ -38,6 +38,8 @@ class Stub:
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self.script: Script = _echo
         self.heads: list[bytes] = []
+        self.certified: list[bool] = []
+        """Whether the proxy has shown its certificate, for each of the heads."""
         self._context = context
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=200)
         self.port: int = self._listening.getsockname()[1]
@@ -62,6 +64,8 @@ class Stub:
                 head = _head(wire)
                 if head.startswith(b"POST"):  # all else is the proxy's own
                     self.heads.append(head)
+                    shown = wire.getpeercert() if isinstance(wire, ssl.SSLSocket) else None
+                    self.certified.append(bool(shown))
                     self.script(wire)
 
 
@@ -80,6 +84,8 @@ def stub(request: pytest.FixtureRequest, certificate: tuple[Path, Path]) -> Iter
     if request.param == "tls":
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*certificate)
+        context.load_verify_locations(certificate[0])
+        context.verify_mode = ssl.CERT_OPTIONAL
     running = Stub(context)
     yield running
     running.close()
@@ -91,13 +97,15 @@ def kubeconfig(
 ) -> Path:
     scheme = "https" if stub._context else "http"
     cluster = {"server": f"{scheme}://127.0.0.1:{stub.port}"}
+    user = {"token": "t"}
     if stub._context:
         cluster["certificate-authority"] = str(certificate[0])
+        user |= {"client-certificate": str(certificate[0]), "client-key": str(certificate[1])}
     path = tmp_path_factory.mktemp("kubeconfig") / "config"
     config = {
         "clusters": [{"name": "c", "cluster": cluster}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
+        "users": [{"name": "u", "user": user}],
         "current-context": "c",
     }
     path.write_text(json.dumps(config))
@@ -218,7 +226,8 @@ def test_bodies_flow_both_ways_at_once_without_an_upgrade(stub: Stub, tunnels: P
     """Each part of the answer is told before the next part of the request is."""
 
     def script(wire: socket.socket) -> None:
-        wire.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        wire.sendall(head)
         while part := wire.recv(65536):
             wire.sendall(part)
 
@@ -233,6 +242,41 @@ def test_bodies_flow_both_ways_at_once_without_an_upgrade(stub: Stub, tunnels: P
             assert _exactly(wire, len(part)) == part
         wire.sendall(b"0\r\n\r\n")
         assert _exactly(wire, 5) == b"0\r\n\r\n"
+
+
+# --- who asks -----------------------------------------------------------------------------------
+
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: "
+SPDY = UPGRADE + b"SPDY/3.1\r\n"
+SUBPROTOCOL = b"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.bWluZQ\r\n"
+
+
+@pytest.mark.parametrize(
+    ("headers", "own", "authorization"),
+    [
+        (SPDY, True, b"Bearer t"),
+        (SPDY + b"Authorization: Bearer mine\r\n", False, b"Bearer mine"),
+        (SPDY + b"Authorization:\r\n", False, b""),
+        (UPGRADE + b"websocket\r\n" + SUBPROTOCOL, False, None),
+        (SPDY + SUBPROTOCOL, True, b"Bearer t"),
+        (b"", True, b"Bearer t"),
+        (b"Authorization: Bearer mine\r\n", False, b"Bearer mine"),
+    ],
+    ids=["own", "token", "empty", "browser", "no browser", "no upgrade", "no upgrade, token"],
+)
+def test_who_shows_credentials_does_not_come_with_the_proxys(
+    stub: Stub, tunnels: Proxy, headers: bytes, authorization: bytes | None, *, own: bool
+) -> None:
+    """Neither its token nor its certificate, which would win over a token at the API server."""
+    answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    stub.script = lambda wire: wire.sendall(answer)
+    said = b"POST %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n" % (TARGET.encode(), headers)
+    with asked(tunnels, said) as wire:
+        assert b" 403 " in _head(wire)
+    lines = (line.partition(b":") for line in stub.heads[-1].split(b"\r\n"))
+    found = [value.strip() for name, _, value in lines if name.lower() == b"authorization"]
+    assert found == ([] if authorization is None else [authorization])
+    assert stub.certified[-1] is (own and stub._context is not None)
 
 
 # --- refusals ----------------------------------------------------------------------------------

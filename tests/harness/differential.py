@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -83,6 +84,39 @@ def compare(
     if source:
         assert_source(actual, source)
     return Compared(expected, actual)
+
+
+def compare_in_time(
+    apiserver: Server | Session,
+    proxy: Server | Session,
+    target: str,
+    headers: Headers = (),
+    *,
+    exact: bool = False,
+    source: str | None = None,
+    adapt: Callable[[Answer], Answer] = lambda answer: answer,
+) -> Answer:
+    """Asserts that kube-apiserver says the same to a GET before or after, as ages grow meanwhile.
+
+    exact, source: as for `compare`.
+    adapt: makes of kube-apiserver's answer what is expected.
+    """
+    found: list[str] = []
+    for _ in range(6):
+        actual = _ask(proxy, "GET", target, headers, None)
+        is_list = exact and actual.status == 200
+        asked = exact_target(target, list_meta(actual)[0]) if is_list else target
+        before = _ask(apiserver, "GET", asked, headers, None)
+        actual = _ask(proxy, "GET", target, headers, None)
+        if source:
+            assert_source(actual, source)
+        if not (found := differences(adapt(before), actual)):
+            return actual
+        after = _ask(apiserver, "GET", asked, headers, None)
+        if not (found := differences(adapt(after), actual)):
+            return actual
+        time.sleep(0.1)
+    raise AssertionError("\n".join((f"GET {target} with {headers}", *found)))
 
 
 def _ask(where: Server | Session, method: str, target: str, headers: Headers, body: Body) -> Answer:

@@ -62,7 +62,6 @@ _SECRETS: dict[str, Object] = {
 _SERVICES: dict[str, Object] = {
     "plain": {},
     "headless": {"clusterIP": "None"},
-    "fixed": {"clusterIP": "10.0.77.7"},
     "balanced": {"type": "LoadBalancer"},
     "named": {"type": "ExternalName", "externalName": "example.com"},
 }

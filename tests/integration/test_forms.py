@@ -22,6 +22,7 @@ from tests.harness.caching import eventually, hit
 from tests.harness.differential import (
     assert_source,
     cache_status,
+    compare_in_time,
     differences,
     exact_target,
 )
@@ -432,21 +433,8 @@ def test_accept_in_every_order(
         for target, is_list in ((f"{scene.path}/{scene.present}", False), (scene.path, True)):
             clauses = (each.listing if is_list else each.other for each in order)
             pairs = zip(clauses, qualities, strict=False)
-            _same_by_then(world, target, ",".join(map("".join, pairs)), is_list=is_list)
-
-
-def _same_by_then(world: World, target: str, accept: str, *, is_list: bool) -> None:
-    """Compare answers that may have ages in them, which grow."""
-    headers = [("Accept", accept)]
-    found: list[str] = []
-    for _ in range(4):
-        actual = get(world.proxy, target, headers=headers)
-        exact = is_list and actual.status == 200
-        asked = exact_target(target, list_meta(actual)[0]) if exact else target
-        found = differences(get(world.apiserver, asked, headers=headers), actual)
-        if not found:
-            return
-    raise AssertionError("\n".join((f"GET {target} as {accept}", *found)))
+            headers = [("Accept", ",".join(map("".join, pairs)))]
+            compare_in_time(world.apiserver, world.proxy, target, headers, exact=is_list)
 
 
 @pytest.mark.parametrize("asked", [*WHOLE.values(), *METADATA.values(), plain(_TABLE)])
@@ -458,9 +446,8 @@ def test_what_is_deprecated_says_so_in_every_form(
     headers = asked.headers(listing=True)
     eventually(lambda: hit(world.proxy, target, headers=headers), "it is cached")
     for each, accept in ((target, asked.listing), (f"{target}/x", asked.other)):
-        _same_by_then(world, each, accept, is_list=False)
-        answer = get(world.proxy, each, headers=[("Accept", accept)])
-        assert_source(answer, "hit")
+        asking = [("Accept", accept)]
+        answer = compare_in_time(world.apiserver, world.proxy, each, asking, source="hit")
         assert "deprecated" in (answer.header("Warning") or "")
     with watch(world.proxy, f"{target}?watch=1", headers=[("Accept", asked.other)]) as stream:
         answer = Answer(stream.status, stream.headers, b"")

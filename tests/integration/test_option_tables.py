@@ -45,7 +45,7 @@ WATCHES: Table = {
     "resourceVersionMatch": MATCHES,
     "sendInitialEvents": (None, "true", "false"),
     "allowWatchBookmarks": (None, "true"),
-    "timeoutSeconds": ("1", "-1", "junk"),
+    "timeoutSeconds": ("3", "-1", "junk"),
     "labelSelector": (None, "tier=web"),
 }
 Options = dict[str, str]
@@ -267,10 +267,10 @@ def _cases(places: Sequence[Place], table: Table, others: int) -> list[Case]:
 
 
 def test_watches(world: World) -> None:
-    """Each to its end, after a second."""
+    """Each to its end, after what a history may take to be caught up with on a busy machine."""
     with Judge(world, settled_watch) as judge:
         judge.judge_all(_cases(world.places, WATCHES, 100), threads=150)
         judge.assert_equal()
-    in_time = [options for options in judge.forwarded if options["timeoutSeconds"] == "1"]
+    in_time = [options for options in judge.forwarded if options["timeoutSeconds"] == "3"]
     versions = {options["resourceVersion"] for options in in_time}
     assert versions == {"compacted", "unkept", "future"}

@@ -16,7 +16,7 @@ import pytest
 
 from tests.harness.apiserver import ApiServer
 from tests.harness.caching import eventually
-from tests.harness.differential import assert_source, differences, exact_target
+from tests.harness.differential import assert_source, compare_in_time
 from tests.harness.http import Answer, Headers, Server, Session, Watch, ask, get, watch
 from tests.harness.kubectl import BINARIES, Kubectl, Output, kubeconfig_for
 from tests.harness.objects import create, define, patch
@@ -112,22 +112,8 @@ def _owned(apiserver: ApiServer, path: str) -> Object:
 
 
 def _same(world: World, target: str, headers: Headers = V1, *, exact: bool = True) -> Answer:
-    """Asserts that kube-apiserver says the same before or after, as ages may grow meanwhile."""
-    found: list[str] = []
     with Session(world.proxy.read) as ours, Session(world.apiserver.server) as theirs:
-        for _ in range(6):
-            actual = ours.ask("GET", target, headers=headers)
-            is_list = exact and actual.status == 200
-            asked = exact_target(target, actual.version) if is_list else target
-            before = theirs.ask("GET", asked, headers=headers)
-            actual = ours.ask("GET", target, headers=headers)
-            assert_source(actual, "hit")
-            after = theirs.ask("GET", asked, headers=headers)
-            if not (differences(before, actual) and differences(after, actual)):
-                return actual
-            found = differences(after, actual)
-            time.sleep(0.1)
-    raise AssertionError("\n".join((f"GET {target}", *found)))
+        return compare_in_time(theirs, ours, target, headers, exact=exact, source="hit")
 
 
 def _resources() -> list[str]:

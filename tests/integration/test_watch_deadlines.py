@@ -87,8 +87,8 @@ def test_who_stays_behind_is_told_no_more_when_time_is_over(
 ) -> None:
     """These clients don't read until then, and more has happened than sockets hold."""
     collection = f"/api/v1/namespaces/{namespace}/configmaps"
-    create(apiserver.server, collection, configmap("large"))
-    start = cached(proxy.read, collection).version
+    start = create(apiserver.server, collection, configmap("large"))["metadata"]["resourceVersion"]
+    cached(proxy.read, collection)
     target = f"{collection}?watch=1&resourceVersion={start}&timeoutSeconds=1"
     with ExitStack() as stack:
         responses = {

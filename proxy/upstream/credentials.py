@@ -120,7 +120,9 @@ async def load(
             namespace = current.get("context", {}).get("namespace", "")
             credentials = Credentials(configuration, loader, namespace, clock)
         await credentials._refresh()
-    except (ConfigException, OSError, ValueError, KeyError, TypeError, YAMLError) as error:
+    except (KeyError, TypeError, AttributeError) as error:  # what the loader says of another format
+        raise CredentialsError(f"{kubeconfig} isn't in the format of a kubeconfig") from error
+    except (ConfigException, OSError, ValueError, YAMLError) as error:
         raise CredentialsError(str(error)) from error
     return credentials
 

@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import json
+import re
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -122,13 +123,17 @@ def _certificate() -> bytes:
     ).encode()
 
 
-@pytest.mark.parametrize("content", [None, "", "a: [", "kind: Config"])
+@pytest.mark.parametrize(
+    "content", [None, "", "[]", "a", "clusters: 1", "contexts: [1]", "a: [", "kind: Config"]
+)
 def test_kubeconfigs_that_cannot_be_used(content: str | None, tmp_path: Path) -> None:
+    """Who reads of it learns which file it is."""
     path = tmp_path / "kubeconfig"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(CredentialsError):
-        asyncio.run(load(str(path), None))
+    for context in (None, "c"):
+        with pytest.raises(CredentialsError, match=re.escape(path.name)):
+            asyncio.run(load(str(path), context))
 
 
 def test_a_context_that_is_not_there(kubeconfig: Write) -> None:

@@ -23,8 +23,12 @@ def complaints(
     error: ValidationError, model: type[BaseModel], flags: Mapping[str, Any], file: Path | None
 ) -> str:
     """Word all that is wrong, in one line; *flags* are those given, by key."""
+    errors = error.errors()
+    places = [each["loc"] for each in errors]
     return "; ".join(
-        f"{where(each['loc'], flags, file)}: {_what(each, model)}" for each in error.errors()
+        f"{where(each['loc'], flags, file)}: {_what(each, model)}"
+        for each in errors
+        if not any(_is_within(place, each["loc"]) for place in places)
     )
 
 
@@ -64,6 +68,10 @@ def _is_given(variable: str) -> bool:
     return variable in map(str.upper, os.environ)
 
 
+def _is_within(place: Place, other: Place) -> bool:
+    return len(place) > len(other) and place[: len(other)] == other
+
+
 def _keys(place: Place) -> list[str]:
     """The keys that a place is at or below, the longest first."""
     names: list[str] = []
@@ -82,7 +90,8 @@ def _what(error: ErrorDetails, model: type[BaseModel]) -> str:
         return f"missing in {found}"
     if kind == "value_error":
         return str(error["ctx"]["error"])
-    return f"found {found}, expected {_expected(error['loc'], model) or error['msg']}"
+    expected = _expected(error["loc"], model) or error.get("ctx", {}).get("expected")
+    return f"found {found}, expected {expected or error['msg']}"
 
 
 def _did_you_mean(place: Place, model: type[BaseModel]) -> str:

@@ -236,6 +236,15 @@ WRONG: list[tuple[str, str]] = [
         "cache.resources.0.namespaces: found 'default', expected a list such as [default]",
     ),
     (
+        "cache: {resources: [{resource: pods, forms: [jsn]}]}",
+        "cache.resources.0.forms.0: found 'jsn', expected 'json', 'table', 'metadata', 'protobuf' "
+        "or 'metadata-protobuf'",
+    ),
+    (
+        "cache: {resources: [{resource: pods, forms: []}]}",
+        "cache.resources.0.forms: found [], expected a list such as [json, table]",
+    ),
+    (
         "cache: {resources: [{resource: pods, indexes: ['spec[']}]}",
         "cache.resources.0.indexes.0: 'spec[' is not a path like spec.containers[*].image",
     ),

@@ -20,9 +20,9 @@ COLUMNS = (
 
 
 def rows(status: Mapping[str, Any]) -> Iterator[list[str]]:
-    """Lay out the informers, a row each, below the titles."""
+    """Lay out the informers, a row each, below the titles; those of a resource stand together."""
     yield [title for title, _ in COLUMNS]
-    for informer in status["informers"]:
+    for informer in sorted(status["informers"], key=lambda each: str(each["id"])):
         yield [_cell(informer[key]) for _, key in COLUMNS]
 
 

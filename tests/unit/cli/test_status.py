@@ -58,10 +58,10 @@ def test_a_table_of_informers() -> None:
         "",
         "INFORMER   NAMED   SYNCED   OBJECTS   BYTES   VERSION   "
         "STALENESS   UNPROVEN   LAG     STALLED   WATCHERS   ERROR",
-        "pods.v1    yes     no       3         4096    12        "
-        "1.2s        -          1.2ms   no        2",
         "nodes.v1   yes     no       3         4096    12        "
         "1.2s        -          1.2ms   no        2          no",
+        "pods.v1    yes     no       3         4096    12        "
+        "1.2s        -          1.2ms   no        2",
     ]
 
 

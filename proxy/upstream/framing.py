@@ -47,10 +47,7 @@ class LengthFramer:
         """Take a chunk; return the frames that it completes, without their lengths."""
         self._parts.append(chunk)
         self._held += len(chunk)
-        if self._held < 4:
-            return []
-        if len(self._parts[0]) < 4:
-            self._parts = [b"".join(self._parts)]
+        # Of a length that came in pieces the first is less than the whole: joined once in vain.
         if self._held < 4 + int.from_bytes(self._parts[0][:4]):
             return []
         whole = b"".join(self._parts)

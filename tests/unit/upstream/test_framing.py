@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,3 +32,17 @@ def test_any_chunks_give_the_frames_of_their_whole(
     assert found == frames[: len(found)]
     assert framer.is_empty is (whole == len(stream))
     assert missing or found == frames
+
+
+@pytest.mark.parametrize("size", range(1, 10))
+def test_lengths_may_come_in_pieces(size: int) -> None:
+    """Each frame comes with its last byte: what waits for the next one is an event too late."""
+    frames = [b"", b"a", b"b" * 300, b"c\n"]
+    for pair in pairwise(frames):
+        framer = LengthFramer()
+        stream = b"".join(len(frame).to_bytes(4) + frame for frame in pair)
+        chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
+        found = [(at, frame) for at, chunk in enumerate(chunks) for frame in framer.feed(chunk)]
+        ends = (4 + len(pair[0]), len(stream))
+        assert found == [((end - 1) // size, frame) for end, frame in zip(ends, pair, strict=True)]
+        assert framer.is_empty

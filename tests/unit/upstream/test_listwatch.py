@@ -132,6 +132,42 @@ def test_watches(kubeconfig: Write, version: int | None, start: dict[str, str]) 
     assert b"\n".join(play(kubeconfig, story, routes)) + b"\n" == lines
 
 
+_V1 = ";g=meta.k8s.io;v=v1"
+_PROTO = "application/vnd.kubernetes.protobuf"
+_LISTS, _OBJECTS = f";as=PartialObjectMetadataList{_V1}", f";as=PartialObjectMetadata{_V1}"
+_TABLE = f"application/json;as=Table{_V1}"
+_LINES = b"a\nb\n", [b"a", b"b"]
+_LENGTHS = b"\0\0\0\3a\nb\0\0\0\0", [b"a\nb", b""]
+
+
+@pytest.mark.parametrize(
+    ("form", "listing", "watching", "told"),
+    [
+        (FormName.JSON, "application/json", "application/json", _LINES),
+        (FormName.TABLE, _TABLE, _TABLE, _LINES),
+        (FormName.METADATA, f"application/json{_LISTS}", f"application/json{_OBJECTS}", _LINES),
+        (FormName.PROTOBUF, _PROTO, _PROTO, _LENGTHS),
+        (FormName.METADATA_PROTOBUF, f"{_PROTO}{_LISTS}", f"{_PROTO}{_OBJECTS}", _LENGTHS),
+    ],
+    ids=list(FormName),
+)
+def test_how_each_form_is_asked_for_and_cut(
+    kubeconfig: Write, form: FormName, listing: str, watching: str, told: tuple[bytes, list[bytes]]
+) -> None:
+    """kube-apiserver refuses a list as PartialObjectMetadata, and an object as a list of them."""
+    stream, frames = told
+
+    async def story(source: Source, server: Server) -> None:
+        asked = source(Scope(POD, form=form))
+        assert await asked.list_page(1, "") == stream
+        assert [frame async for batch in asked.watch(1) for frame in batch] == frames
+        assert [server.headers(number)["accept"] for number in (0, 1)] == [listing, watching]
+        whole = ["includeObject=Object" in line for line in server.first_lines]
+        assert whole == [form is FormName.TABLE] * 2
+
+    play(kubeconfig, story, {"/api/v1/pods": stream})
+
+
 def test_timeouts_of_many_watches_are_spread(kubeconfig: Write) -> None:
     async def story(source: Source, server: Server) -> set[str]:
         for _ in range(8):

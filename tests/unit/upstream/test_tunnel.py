@@ -155,7 +155,7 @@ async def listening() -> AsyncIterator[tuple[int, asyncio.Future[Streams]]]:
 
 
 @asynccontextmanager
-async def tunnelled(head: bytes = HEAD) -> AsyncIterator[Ends]:
+async def tunnelled(head: bytes = HEAD, kind: type[Connection] = Connection) -> AsyncIterator[Ends]:
     """A tunnel, through which the head of the request has come already."""
     async with (
         asyncio.timeout(5),
@@ -163,7 +163,7 @@ async def tunnelled(head: bytes = HEAD) -> AsyncIterator[Ends]:
         listening() as (far_port, far),
     ):
         client = await asyncio.open_connection("127.0.0.1", near_port)
-        upstream = Connection(await dial("127.0.0.1", far_port))
+        upstream = kind(await dial("127.0.0.1", far_port))
         statuses: list[int] = []
         tunnel = asyncio.create_task(splice(await near, upstream, head, statuses.append))
         try:
@@ -263,6 +263,41 @@ def test_a_side_that_breaks_ends_the_other(broken: int) -> None:
             while await other[0].read(1000):
                 pass
             other[1].close()
+            await ends.tunnel
+
+    asyncio.run(run())
+
+
+class Deaf(Connection):
+    """Takes the head and nothing more, not even the end."""
+
+    async def write(self, data: bytes) -> None:
+        if data != HEAD:
+            raise BrokenPipeError
+        await super().write(data)
+
+    async def end(self) -> None:
+        raise OSError
+
+
+def test_what_an_api_server_says_that_takes_nothing_more_is_heard() -> None:
+    """All of it, by a client that goes on speaking, which must not be stopped by full buffers."""
+    size = 20_000_000
+
+    async def run() -> None:
+        async with tunnelled(kind=Deaf) as ends:
+            client, upstream = ends.sides
+            client[1].write(bytes(size))
+            await client[1].drain()
+            client[1].write_eof()
+            await asyncio.wait(
+                [task for task in asyncio.all_tasks() if task.get_name() == "tunnel up"]
+            )
+            upstream[1].write(b"no")
+            assert await client[0].readexactly(2) == b"no"
+            upstream[1].write(b"why")
+            upstream[1].write_eof()
+            assert await client[0].read() == b"why"
             await ends.tunnel
 
     asyncio.run(run())

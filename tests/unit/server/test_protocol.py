@@ -176,7 +176,7 @@ def play(
     """With and without a door, which must not be seen from outside but by an upgrade."""
 
     async def run(app: type[App]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await story(Peer(app))
 
     for app in apps:

@@ -158,7 +158,7 @@ async def listening() -> AsyncIterator[tuple[int, asyncio.Future[Streams]]]:
 async def tunnelled(head: bytes = HEAD, kind: type[Connection] = Connection) -> AsyncIterator[Ends]:
     """A tunnel, through which the head of the request has come already."""
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(30),
         listening() as (near_port, near),
         listening() as (far_port, far),
     ):

@@ -113,6 +113,10 @@ class Kubelet:
 
         self._call(tell)
 
+    def end_logs(self) -> None:
+        """Has the containers end, and with them their logs."""
+        self.say(b"")
+
     async def _listen(self) -> None:
         self._servers = [
             await asyncio.start_server(self._accept, "0.0.0.0", self.port, ssl=self._ssl),
@@ -169,8 +173,8 @@ class Kubelet:
         lines: asyncio.Queue[bytes] = asyncio.Queue()
         self._followers.add(lines)
         try:
-            while True:
-                writer.write(_chunk(await lines.get()))
+            while text := await lines.get():
+                writer.write(_chunk(text))
                 await writer.drain()
         finally:
             self._followers.discard(lines)

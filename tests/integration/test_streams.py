@@ -285,11 +285,11 @@ def forwarding(kubectl: Kubectl, pod_name: str, port: int) -> Iterator[int]:
 @by_sides
 @by_ways
 def test_forwarded_ports(kubectl: Kubectls, kubelet: Kubelet, way: Way, side: str) -> None:
-    """Several connections at once, 1 MiB each way, and each side ends when it has said all."""
+    """Several connections at once, MiBs each way, and each side ends when it has said all."""
     kubelet.spoken.clear()
 
     def exchange(number: int) -> None:
-        sent = os.urandom(MIB) + bytes([number])
+        sent = os.urandom(4**number * MIB // 16) + bytes([number])
         with socket.create_connection(("127.0.0.1", local), timeout=30) as connection:
             connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
@@ -346,6 +346,21 @@ def _delay(process: subprocess.Popen[str], kubelet: Kubelet, turn: int) -> float
     kubelet.say(b"line %d\n" % turn)
     assert process.stdout.readline() == f"line {turn}\n"
     return time.monotonic() - began
+
+
+@by_sides
+def test_logs_end_with_their_container(kubectl: Kubectls, kubelet: Kubelet, side: str) -> None:
+    """With all that was written before, and no error."""
+    process = kubectl(side, WAYS[0]).start(*f"-n {NAMESPACE} logs -f old -c app".split())
+    try:
+        eventually(lambda: kubelet.followers == 1, "they are followed")
+        text = "y" * 1023 + "\n"
+        kubelet.say(text.encode() * 4096)
+        kubelet.end_logs()
+        assert process.communicate(timeout=20)[0] == "started\n" + text * 4096
+        assert process.returncode == 0
+    finally:
+        process.kill()
 
 
 @pytest.mark.parametrize("query", ["", "&tailLines=1", "&previous=true", "&pretty=true"])

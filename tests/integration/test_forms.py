@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from proxy.forms.bookmarks import INITIAL_END
 from proxy.forms.json import JsonForm
 from proxy.forms.protobuf import protobuf_form
 from proxy.kube.errors import Expired
@@ -277,12 +278,14 @@ def _watched(server: Server, target: str, accept: str) -> Answer:
 
 
 def _frames(answer: Answer) -> list[bytes]:
-    """The frames of a finished watch; the version of a bookmark depends on the moment."""
+    """The frames of a finished watch, without later bookmarks and the version of the first."""
     assert answer.status == 200
     content_type = answer.header("Content-Type") or ""
     found = frames(answer.body, content_type)
     return [content_type.encode()] + [
-        _BOOKMARK_VERSION.sub(b"N", each) if b"BOOKMARK" in each[:24] else each for each in found
+        _BOOKMARK_VERSION.sub(b"N", each) if b"BOOKMARK" in each[:24] else each
+        for each in found
+        if b"BOOKMARK" not in each[:24] or INITIAL_END.encode() in each
     ]
 
 

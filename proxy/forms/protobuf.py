@@ -38,6 +38,9 @@ _RESOURCE_VERSION = 6
 _INITIAL_END = field(12, field(1, INITIAL_END.encode()) + field(2, b"true"))
 """The entry of an ObjectMeta's annotations that marks the end of initial events."""
 
+_PARTIALS = {(FormName.METADATA_PROTOBUF, meta): kind for meta, kind in PARTIAL_KINDS.items()}
+"""What metadata alone are written as, by form and version of ``meta.k8s.io``."""
+
 _ITEM = 1
 """Bytes of an item's tag."""
 
@@ -223,7 +226,7 @@ def protobuf_form(
         raise UnknownLayoutError(f"not a list of objects: {error}") from error
     kinds = {(FormName.PROTOBUF, ""): Kind(types.apiVersion, info.kind, types.kind)}
     if built_in is not None and not added_annotations(resource.group, resource.plural):
-        kinds |= {(FormName.METADATA_PROTOBUF, meta): kind for meta, kind in PARTIAL_KINDS.items()}
+        kinds |= _PARTIALS
     form = ProtobufForm(
         FormName.PROTOBUF,
         Subject(info, fields, built_in is not None, generation > 0, generation),
@@ -250,7 +253,7 @@ def metadata_protobuf_form(
     form = ProtobufForm(
         FormName.METADATA_PROTOBUF,
         metadata_subject(info, (), generation),
-        {(FormName.METADATA_PROTOBUF, meta): kind for meta, kind in PARTIAL_KINDS.items()},
+        _PARTIALS,
         MessageDecoder(),
         warnings,
     )

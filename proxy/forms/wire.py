@@ -4,6 +4,7 @@ kube-apiserver writes JSON in two layouts. Go structs (built-in resources): kind
 first, none of them on list items. Unstructured (custom resources): sorted keys, both on every item.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
 
@@ -84,7 +85,7 @@ def read_event(
         raise UnknownLayoutError(f"not a watch event: {error}") from error
 
 
-class JsonLines(Described):
+class JsonLines(Described, ABC):
     """A form that is watched as lines of JSON, each with an object of its own kind.
 
     ``zero`` is the object of the bookmarks that the API server has sent.
@@ -96,8 +97,9 @@ class JsonLines(Described):
         """Decode one line of a watch."""
         return read_event(line, self._decode_object, self._decode_bookmark)
 
+    @abstractmethod
     def _decode_object(self, encoded: bytes) -> Object:
-        raise NotImplementedError
+        """Decode the object of an event."""
 
     def _decode_bookmark(self, encoded: bytes) -> Bookmark:
         self.zero = ZeroObject(encoded)
